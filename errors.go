@@ -1,0 +1,111 @@
+package oncekeeper
+
+import "errors"
+
+// ErrorDomain is the domain of the google.rpc.ErrorInfo on every error of this
+// service.
+const ErrorDomain = "oncekeeper"
+
+// The sentinels: one for each ErrorReason of the wire contract. They are the
+// same on both sides of it: errors.Is(err, ErrFenced) works in a store, in the
+// server and in a caller.
+var (
+	// ErrInvalidRequest: a field is outside its limits. Mend the request.
+	ErrInvalidRequest = sentinel("INVALID_REQUEST", "the request is invalid")
+	// ErrFingerprintMismatch: the key was begun with another request. Use a new
+	// key for a new request.
+	ErrFingerprintMismatch = sentinel("FINGERPRINT_MISMATCH", "the key was begun with another request: use a new key for a new request")
+	// ErrFenced: a later attempt has the key. Stop; its outcome counts.
+	ErrFenced = sentinel("FENCED", "a later attempt has the key: stop, its outcome counts")
+	// ErrAlreadySettled: the attempt, call or record is over, settled otherwise.
+	ErrAlreadySettled = sentinel("ALREADY_SETTLED", "it is already settled, and otherwise: begin again to read the outcome")
+	// ErrUnresolved: an attempt ended with no known outcome and the key is held.
+	ErrUnresolved = sentinel("UNRESOLVED", "nobody knows whether it ran: the key is held until it is resolved")
+	// ErrKeyNotFound: no record, or it expired.
+	ErrKeyNotFound = sentinel("KEY_NOT_FOUND", "there is no record of the key, or it expired")
+	// ErrOverloaded: a bounded queue is full. Retry after the delay given.
+	ErrOverloaded = sentinel("OVERLOADED", "too many calls at once: retry after the delay given")
+	// ErrStoreUnavailable: nothing was decided, or it is not known. Retry.
+	ErrStoreUnavailable = sentinel("STORE_UNAVAILABLE", "the store cannot answer now: retry with the same call id")
+	// ErrInProgress: another attempt is running. Retry after the delay given.
+	ErrInProgress = sentinel("IN_PROGRESS", "another attempt is running: retry after the delay given")
+	// ErrResponseNotKept: it ran, and its response was too large to keep.
+	ErrResponseNotKept = sentinel("RESPONSE_NOT_KEPT", "it ran, and its response was too large to keep")
+	// ErrUnauthenticated: who is calling is not known.
+	ErrUnauthenticated = sentinel("UNAUTHENTICATED", "the caller is not known: give a valid credential")
+	// ErrPermissionDenied: the caller may not do this.
+	ErrPermissionDenied = sentinel("PERMISSION_DENIED", "the caller may not do this")
+	// ErrAttemptsExhausted: the attempts of the key are used up.
+	ErrAttemptsExhausted = sentinel("ATTEMPTS_EXHAUSTED", "its attempts are used up")
+	// ErrAskAlone: the answer is too large to travel in a batch.
+	ErrAskAlone = sentinel("ASK_ALONE", "the answer is too large to travel in a batch: ask for it alone")
+	// ErrEtagMismatch: the record changed since its etag was read.
+	ErrEtagMismatch = sentinel("ETAG_MISMATCH", "the record changed since it was read: read it again")
+)
+
+// Error is a sentinel: an ErrorReason of the wire contract and what the reader
+// can do.
+type Error struct{ reason, text string }
+
+func (e *Error) Error() string { return "oncekeeper: " + e.text }
+
+// Reason is the ErrorReason's name without its prefix ("FENCED").
+func (e *Error) Reason() string { return e.reason }
+
+// Text is what the error says, with no prefix.
+func (e *Error) Text() string { return e.text }
+
+var sentinels = map[string]*Error{}
+
+func sentinel(reason, text string) error {
+	e := &Error{reason: reason, text: text}
+	sentinels[reason] = e
+	return e
+}
+
+// SentinelOf gives the sentinel in err's chain.
+func SentinelOf(err error) (*Error, bool) {
+	var e *Error
+	ok := errors.As(err, &e)
+	return e, ok
+}
+
+// SentinelFor gives the sentinel whose Reason it is.
+func SentinelFor(reason string) (*Error, bool) {
+	e, ok := sentinels[reason]
+	return e, ok
+}
+
+// Final marks err as the operation's answer: it failed, no retry will change
+// that, and nothing was done that must be undone. Later callers get the same
+// failure back. Final(nil) is nil.
+func Final(err error) error { return mark(err, SettledFinal) }
+
+// NotApplied marks err as known to have done nothing: the next attempt may run.
+// NotApplied(nil) is nil.
+func NotApplied(err error) error { return mark(err, SettledRetryable) }
+
+// SettlementOf says what an error of an operation is settled as: what Final and
+// NotApplied marked it, and SettledUnknown otherwise.
+func SettlementOf(err error) Settlement {
+	var m *marked
+	if errors.As(err, &m) {
+		return m.as
+	}
+	return SettledUnknown
+}
+
+type marked struct {
+	err error
+	as  Settlement
+}
+
+func mark(err error, as Settlement) error {
+	if err == nil {
+		return nil
+	}
+	return &marked{err: err, as: as}
+}
+
+func (m *marked) Error() string { return m.err.Error() }
+func (m *marked) Unwrap() error { return m.err }
