@@ -1,0 +1,103 @@
+.DEFAULT_GOAL := help
+# One step at a time: each step uses every core by itself, and a log of two
+# steps at once cannot be read.
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# A test that hangs shows its stacks in this time; the slowest package needs a fraction of it.
+TEST_TIMEOUT ?= 10m
+# The race detector makes the same tests some five times slower.
+RACE_TIMEOUT ?= 20m
+PACKAGES ?= ./...
+BENCH ?= .
+BENCH_COUNT ?= 1
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Everyday
+
+.PHONY: build
+build: ## Build bin/oncekeeper
+	go build -trimpath -o bin/oncekeeper ./cmd/oncekeeper
+
+.PHONY: test
+test: modules ## Run every test (needs Go and nothing else)
+	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
+
+.PHONY: race
+race: modules ## Run every test under the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout $(RACE_TIMEOUT) $(PACKAGES)
+
+.PHONY: bench
+bench: modules ## Run the benchmarks (BENCH=regexp BENCH_COUNT=10 PACKAGES=./storage/...)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) $(PACKAGES)
+
+.PHONY: bench-compare
+bench-compare: bin/benchstat ## Compare two saved outputs of bench (OLD=file NEW=file)
+	bin/benchstat $(OLD) $(NEW)
+
+.PHONY: modules
+modules:
+	go mod download
+
+# Checks
+
+.PHONY: lint
+lint: bin/golangci-lint ## Check style, formatting, vet and the module files
+	bin/golangci-lint run
+	go vet ./...
+	go mod tidy -diff
+	go -C tools mod tidy -diff
+
+.PHONY: proto-lint
+proto-lint: bin/buf ## Check the .proto files: lint, format, and what the last release promised
+	bin/buf lint
+	bin/buf format --diff --exit-code
+	tools/proto-breaking
+
+.PHONY: proto-languages
+proto-languages: ## Check that a plain protoc makes Java, Kotlin, Python and C# of proto/
+	tools/proto-languages
+
+.PHONY: generate-check
+generate-check: bin/buf bin/protoc-gen-go bin/protoc-gen-go-grpc ## Check that the generated code is what its sources give
+	tools/generate-check
+
+.PHONY: ci
+ci: lint proto-lint generate-check proto-languages test race ## Run everything that CI runs
+
+# Generated files
+
+.PHONY: generate
+generate: bin/buf bin/protoc-gen-go bin/protoc-gen-go-grpc ## Generate Go from the .proto files
+	bin/buf generate
+
+.PHONY: proto-baseline
+proto-baseline: bin/buf ## On a release: make its .proto files what later ones are compared with
+	tools/proto-breaking --release
+
+# Tools are built once into bin/, at the versions of tools/go.mod. The time of
+# the binary is what make compares, and go leaves it alone where nothing changed.
+tool = go -C tools build -o ../bin/ $(1) && touch $@
+
+bin/buf: tools/go.mod tools/go.sum
+	$(call tool,github.com/bufbuild/buf/cmd/buf)
+
+bin/protoc-gen-go-grpc: tools/go.mod tools/go.sum
+	$(call tool,google.golang.org/grpc/cmd/protoc-gen-go-grpc)
+
+bin/golangci-lint: tools/go.mod tools/go.sum
+	$(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+bin/benchstat: tools/go.mod tools/go.sum
+	$(call tool,golang.org/x/perf/cmd/benchstat)
+
+# From the main module: so the generator is always of the version of the
+# runtime that its code is compiled with.
+bin/protoc-gen-go: go.mod
+	go build -o bin/ google.golang.org/protobuf/cmd/protoc-gen-go && touch $@
