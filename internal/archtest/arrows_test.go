@@ -1,0 +1,95 @@
+// Package archtest holds the arrows between rooms: which package may import
+// which. It reads what the go command says of the module and the table below,
+// and knows nothing of what the rooms do. It consists of tests alone.
+package archtest
+
+import "testing"
+
+// rooms is the one place where the arrows are written down. A package belongs to
+// the row with the longest path that fits it.
+//
+// Files that end in _test.go are free to import anything: an external test of a
+// rule may well need a store.
+var rooms = []room{
+	// The vocabulary, and what stands on it alone. The standard library is open to
+	// every room, so these import nothing else.
+	{path: "."},
+	{path: "./clock"},
+	{path: "./lifecycle", may: []string{"."}},
+	{
+		path:  "./lifecycle/lifecycletest",
+		may:   []string{".", "./lifecycle"},
+		third: []string{"github.com/google/go-cmp/...", "pgregory.net/rapid"},
+		tests: true,
+	},
+
+	// The contract, and its translation into the vocabulary.
+	{path: "./proto/...", third: []string{protobuf, grpc}},
+	{path: "./internal/wire", may: []string{".", "./proto/..."}, third: []string{protobuf, grpc, statusDetails}},
+
+	// Stores keep records and know no wire: neither the contract nor grpc.
+	{path: "./storage", may: []string{".", "./lifecycle", "./clock"}},
+	{path: "./storage/internal/...", may: []string{"."}, third: []string{protobuf}},
+	{
+		path:  "./storage/storagetest/...",
+		may:   []string{".", "./lifecycle", "./lifecycle/lifecycletest", "./clock", "./storage"},
+		third: []string{anything},
+		never: []string{"./proto/...", grpc},
+		tests: true,
+	},
+	{
+		path:  "./storage/pebble/...",
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./storage/internal/..."},
+		third: []string{"github.com/cockroachdb/pebble/..."},
+		never: []string{"./proto/..."},
+	},
+
+	// The server is given its store, and never names one.
+	{
+		path:  "./server/...",
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./proto/...", "./internal/wire"},
+		third: []string{anything},
+		never: databases,
+	},
+
+	// A caller's program links the client, so the client brings in no server, no
+	// store and no database. A receipt is written in the caller's own database, so
+	// the packages below client/receipt, and they alone, may know drivers.
+	{path: "./client/...", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
+	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: []string{"./server/...", "./storage/..."}},
+	{path: "./client/receipt", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
+
+	// Whatever puts the rooms together.
+	{path: "./oncetest/...", may: []string{"./..."}, third: []string{anything}, never: []string{"./cmd/..."}, tests: true},
+	{path: "./cmd/...", may: []string{"./..."}, third: []string{anything}},
+	{path: "./examples/...", may: []string{"./..."}, third: []string{anything}},
+}
+
+const (
+	grpc          = "google.golang.org/grpc/..."
+	protobuf      = "google.golang.org/protobuf/..."
+	statusDetails = "google.golang.org/genproto/googleapis/rpc/..."
+)
+
+var clientMay = []string{".", "./clock", "./proto/...", "./internal/wire", "./client/..."}
+
+// databases are the engines and drivers that a program links by importing them.
+// database/sql is none: it has no driver of its own.
+var databases = []string{
+	"./storage/pebble/...",
+	"./storage/postgres/...",
+	"github.com/cockroachdb/pebble/...",
+	"github.com/go-sql-driver/mysql/...",
+	"github.com/jackc/pgx/...",
+	"github.com/lib/pq/...",
+	"github.com/mattn/go-sqlite3/...",
+	"github.com/microsoft/go-mssqldb/...",
+	"go.etcd.io/bbolt/...",
+	"modernc.org/sqlite/...",
+}
+
+func TestImportsFollowTheArrowsBetweenRooms(t *testing.T) {
+	for _, broken := range judge(rooms, load(t)) {
+		t.Error(broken)
+	}
+}
