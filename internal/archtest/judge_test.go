@@ -68,15 +68,15 @@ func (r *room) refuses(rooms []room, imp string, p pkg) string {
 		}
 	case p.own:
 		if to := roomOf(rooms, imp); to != nil && to.path != r.path && !matchesAny(r.may, imp) {
-			return fmt.Sprintf("of this module the room %s may import %s. %s", r.path, listed(r.may), whatToDo)
+			return fmt.Sprintf("of this module the room %s may import %s: %s", r.path, listed(r.may), whatToDo)
 		}
 	case !matchesAny(r.third, imp):
-		return fmt.Sprintf("of third-party packages the room %s may import %s. %s", r.path, listed(r.third), whatToDo)
+		return fmt.Sprintf("of third-party packages the room %s may import %s: %s", r.path, listed(r.third), whatToDo)
 	}
 	return ""
 }
 
-const whatToDo = "Move what needs it into a room that may, or, where the arrow is meant, change the table in internal/archtest/arrows_test.go"
+const whatToDo = "move what needs it into a room that may, or, where the arrow is meant, change the table in internal/archtest/arrows_test.go"
 
 // reaches gives, for each pattern that the room must never reach, the shortest
 // chain of imports from path to a package that fits it. A chain that begins with
@@ -153,5 +153,5 @@ func listed(patterns []string) string {
 	if len(patterns) == 0 {
 		return "nothing"
 	}
-	return "only " + strings.Join(patterns, ", ")
+	return "only [" + strings.Join(patterns, " ") + "]"
 }

@@ -45,16 +45,16 @@ func TestAnImportAgainstAnArrowIsNamed(t *testing.T) {
 		want []string // what each complaint says, in order
 	}{
 		"a room that may import nothing": {
-			"./rules", "./server", []string{"./rules imports ./server: of this module the room ./rules may import only .. Move"},
+			"./rules", "./server", []string{"./rules imports ./server: of this module the room ./rules may import only [.]: move"},
 		},
 		"upwards from the root": {
-			".", "./rules", []string{". imports ./rules: of this module the room . may import nothing. Move"},
+			".", "./rules", []string{". imports ./rules: of this module the room . may import nothing: move"},
 		},
 		"a third-party package where none may be": {
-			"./rules", "example.com/log", []string{"./rules imports example.com/log: of third-party packages the room ./rules may import nothing. Move"},
+			"./rules", "example.com/log", []string{"./rules imports example.com/log: of third-party packages the room ./rules may import nothing: move"},
 		},
 		"another third-party package than those listed": {
-			"./store", "example.com/log", []string{"./store imports example.com/log: of third-party packages the room ./store/... may import only example.com/driver/.... Move"},
+			"./store", "example.com/log", []string{"./store imports example.com/log: of third-party packages the room ./store/... may import only [example.com/driver/...]: move"},
 		},
 		"a name that only begins like one that is listed": {
 			"./store", "example.com/driverless", []string{"./store imports example.com/driverless: of third-party"},
