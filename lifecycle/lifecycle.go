@@ -118,8 +118,7 @@ func settle(rec *oncekeeper.KeyRecord, c Settle, now oncekeeper.Instant) (*oncek
 	if sameSettlement(rec, c) {
 		return rec, Settled
 	}
-	unknownAgain := rec.Last == oncekeeper.SettledUnknown && c.As == oncekeeper.SettledUnknown
-	if rec.State != oncekeeper.StoredPending || unknownAgain {
+	if rec.State != oncekeeper.StoredPending || !open(rec.Last, c.As) {
 		return rec, AlreadySettled
 	}
 	next := change(rec)
@@ -145,6 +144,12 @@ func settle(rec *oncekeeper.KeyRecord, c Settle, now oncekeeper.Instant) (*oncek
 	}
 	next.Expires = expiry(next, retention)
 	return next, Settled
+}
+
+// open: a holder that last said so may still say as. A pending record's may have
+// said retryable: it was released, and is held since its attempts are used up.
+func open(said, as oncekeeper.Settlement) bool {
+	return said == oncekeeper.SettledNot || said == oncekeeper.SettledUnknown && as != oncekeeper.SettledUnknown
 }
 
 func resolve(rec *oncekeeper.KeyRecord, c Resolve, now oncekeeper.Instant) (*oncekeeper.KeyRecord, Verdict) {

@@ -17,6 +17,9 @@ func Gone(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) bool {
 // StateAt gives rec's state as read at now; rec is not gone. An unreadable
 // record reads as pending.
 func StateAt(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) oncekeeper.State {
+	if !readable(rec) {
+		return oncekeeper.StatePending
+	}
 	switch rec.State {
 	case oncekeeper.StoredReleased:
 		return oncekeeper.StateReleased
@@ -47,8 +50,11 @@ func UnknownSince(rec *oncekeeper.KeyRecord) oncekeeper.Instant {
 	return rec.LeaseEnd
 }
 
+// readable: this version knows the state and what the holder said. A settlement
+// that a newer version added must not read as a lapse, which frees the key.
 func readable(rec *oncekeeper.KeyRecord) bool {
-	return rec.State >= oncekeeper.StoredPending && rec.State <= oncekeeper.StoredFailed
+	return rec.State >= oncekeeper.StoredPending && rec.State <= oncekeeper.StoredFailed &&
+		rec.Last <= oncekeeper.SettledUnknown
 }
 
 // live: pending, unsettled, and its lease not over. What its holder said counts
