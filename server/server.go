@@ -1,0 +1,147 @@
+// Package server is the service on gRPC: it reads requests, clamps them to the
+// policy, has the store apply them, holds those that wait, and turns results and
+// errors into answers.
+//
+// It decides nothing about a record, which is lifecycle's, and knows no store but
+// by the contract in storage.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/oncekeeper/oncekeeper/clock"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/policy"
+	"github.com/oncekeeper/oncekeeper/storage"
+)
+
+// Config is what a server is made of. The zero value of a field is its default,
+// where one is named.
+type Config struct {
+	// Store keeps the records. Required; the server does not close it.
+	Store storage.Store
+	// Policy of every key. Default: policy.Default.
+	Policy *policy.Policy
+	// Clock of waits. Default: clock.System.
+	Clock clock.Clock
+	// Logger. Default: nothing is logged.
+	Logger *slog.Logger
+	// MaxWaiters bounds the Begins that wait at once, in all and for one key; past
+	// that they are answered in progress. Defaults: 10,000 and 1,000.
+	MaxWaiters, MaxWaitersPerKey int
+	// Options go to grpc.NewServer, behind the server's own.
+	Options []grpc.ServerOption
+}
+
+// Server is the service. It serves once.
+type Server struct {
+	store   storage.Store
+	policy  policy.Policy
+	clock   clock.Clock
+	log     *slog.Logger
+	waiting *waiting
+	faults  *faultLog
+	health  *health.Server
+	grpc    *grpc.Server
+}
+
+// New makes a server, or says what is wrong with cfg.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("server.Config: Store is required")
+	}
+	s := &Server{store: cfg.Store, policy: policy.Default(), clock: cfg.Clock, log: cfg.Logger, health: health.NewServer()}
+	if cfg.Policy != nil {
+		s.policy = *cfg.Policy
+	}
+	if err := s.policy.Validate(); err != nil {
+		return nil, fmt.Errorf("server.Config: Policy: %w", err)
+	}
+	if s.clock == nil {
+		s.clock = clock.System
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.faults = newFaultLog(s.clock)
+	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
+	s.grpc = grpc.NewServer(append(s.options(), cfg.Options...)...)
+	registerStrict(s.grpc, &pb.IdempotencyService_ServiceDesc, idempotency{Server: s})
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.health.SetServingStatus(pb.IdempotencyService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	reflection.Register(s.grpc)
+	return s, nil
+}
+
+func orDefault(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// envelope is what a message holds beside a response's body at the most.
+const envelope = 64 << 10
+
+func (s *Server) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(strictCodec{}),
+		// A batch of settlements, or one with the largest response.
+		grpc.MaxRecvMsgSize(max(4<<20, int(s.policy.MaxResponseBytes)+envelope)),
+		grpc.MaxConcurrentStreams(4096),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			// Connections end now and then, so that callers balance over servers.
+			MaxConnectionAge:      30 * time.Minute,
+			MaxConnectionAgeGrace: time.Minute,
+			Time:                  time.Minute,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
+		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
+	}
+}
+
+// recovered answers a call that panicked. What it had written stands.
+func (s *Server) recovered(ctx context.Context, fault any) error {
+	s.log.ErrorContext(ctx, "a call panicked: please report it", "fault", fault, "stack", string(debug.Stack()))
+	return status.Error(codes.Internal, "an internal fault: the server's log has it")
+}
+
+// Serve answers calls on lis until Shutdown or Stop; it gives nil then.
+func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }
+
+// Shutdown lets the service go: health says NOT_SERVING, waiters are answered
+// UNAVAILABLE, calls under way are finished. Where ctx ends first the rest is
+// cut off, and ctx's cause is given.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.health.Shutdown()
+	s.waiting.close()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-finished:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-finished
+		return context.Cause(ctx)
+	}
+}

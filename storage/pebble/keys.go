@@ -1,0 +1,122 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/oncekeeper/oncekeeper"
+)
+
+// The store's key spaces, one byte each. An index entry is the moment it is
+// ordered by, eight bytes big endian, then the record's key; its value is empty.
+const (
+	spaceMeta    byte = 'm'
+	spaceRecord  byte = 'r'
+	spaceExpiry  byte = 'x' // by Expires: every record that has one
+	spacePending byte = 'p' // by LeaseEnd: every pending record
+)
+
+var (
+	metaFormat = []byte{spaceMeta, 'f'}
+	metaClock  = []byte{spaceMeta, 'c'}
+)
+
+// A key's parts are written one after the other, each closed by 00 01, with 00
+// inside a part written 00 ff. So byte order is the order of (tenant, operation,
+// id), and no two triples meet, whatever bytes they hold. The encoding is
+// FoundationDB's tuple layer's for byte strings.
+const (
+	escape     byte = 0x00
+	escapedNUL byte = 0xff
+	partEnd    byte = 0x01
+)
+
+func appendKey(dst []byte, k oncekeeper.Key) []byte {
+	dst = appendPart(dst, k.Tenant)
+	dst = appendPart(dst, k.Operation)
+	return appendPart(dst, k.ID)
+}
+
+func appendPart(dst []byte, part string) []byte {
+	return append(appendEscaped(dst, part), escape, partEnd)
+}
+
+func appendEscaped(dst []byte, part string) []byte {
+	for i := range len(part) {
+		dst = append(dst, part[i])
+		if part[i] == escape {
+			dst = append(dst, escapedNUL)
+		}
+	}
+	return dst
+}
+
+var errBadKey = errors.New("not the encoding of a key")
+
+func decodeKey(src []byte) (oncekeeper.Key, error) {
+	var parts [3]string
+	for i := range parts {
+		part, rest, err := cutPart(src)
+		if err != nil {
+			return oncekeeper.Key{}, err
+		}
+		parts[i], src = part, rest
+	}
+	if len(src) != 0 {
+		return oncekeeper.Key{}, errBadKey
+	}
+	return oncekeeper.Key{Tenant: parts[0], Operation: parts[1], ID: parts[2]}, nil
+}
+
+func cutPart(src []byte) (part string, rest []byte, err error) {
+	var out []byte
+	for i := 0; i < len(src); i++ {
+		if src[i] != escape {
+			out = append(out, src[i])
+			continue
+		}
+		i++
+		switch {
+		case i == len(src):
+			return "", nil, errBadKey
+		case src[i] == partEnd:
+			return string(out), src[i+1:], nil
+		case src[i] == escapedNUL:
+			out = append(out, escape)
+		default:
+			return "", nil, errBadKey
+		}
+	}
+	return "", nil, errBadKey
+}
+
+func recordKey(k oncekeeper.Key) []byte {
+	return appendKey(append(make([]byte, 0, 64), spaceRecord), k)
+}
+
+func indexKey(space byte, at oncekeeper.Instant, k oncekeeper.Key) []byte {
+	dst := append(make([]byte, 0, 72), space)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(at))
+	return appendKey(dst, k)
+}
+
+func decodeIndexKey(src []byte) (oncekeeper.Instant, oncekeeper.Key, error) {
+	if len(src) < 9 {
+		return 0, oncekeeper.Key{}, errBadKey
+	}
+	at := oncekeeper.Instant(binary.BigEndian.Uint64(src[1:9]))
+	key, err := decodeKey(src[9:])
+	return at, key, err
+}
+
+// prefixEnd gives the first key after all that begin with prefix.
+func prefixEnd(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] != 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package pebble
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/oncekeeper/oncekeeper"
+)
+
+// The bounds of the queue: what may wait for the committer, and what it takes
+// into one batch.
+const (
+	maxQueuedTasks = 16 << 10
+	maxQueuedBytes = 64 << 20
+	maxRoundTasks  = 2 << 10
+	maxRoundBytes  = 8 << 20
+)
+
+// task is a piece of work for the committer.
+type task interface {
+	// run judges and reads, in the committer, and writes into the round.
+	run(r *round)
+	// finish is called in the committer once the round's batch is synced, or could
+	// not be.
+	finish(err error)
+	// bytes is about how much memory the task holds.
+	bytes() int
+}
+
+type queued struct {
+	task task
+	done chan struct{}
+}
+
+// queue is what waits for the committer, bounded in number and in bytes.
+type queue struct {
+	mu     sync.Mutex
+	ready  sync.Cond
+	tasks  []queued
+	bytes  int
+	closed bool
+}
+
+func (q *queue) init() { q.ready.L = &q.mu }
+
+func (q *queue) push(t task) (done chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, fmt.Errorf("the store is closed: %w", oncekeeper.ErrStoreUnavailable)
+	}
+	size := t.bytes()
+	if len(q.tasks) >= maxQueuedTasks || (len(q.tasks) > 0 && q.bytes+size > maxQueuedBytes) {
+		return nil, fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
+	}
+	done = make(chan struct{})
+	q.tasks = append(q.tasks, queued{t, done})
+	q.bytes += size
+	q.ready.Signal()
+	return done, nil
+}
+
+// take waits for work and gives what one batch may hold, in order; false once
+// the queue is closed and empty.
+func (q *queue) take(into []queued) ([]queued, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.tasks) == 0 && !q.closed {
+		q.ready.Wait()
+	}
+	n, size := 0, 0
+	for n < len(q.tasks) && n < maxRoundTasks && size < maxRoundBytes {
+		size += q.tasks[n].task.bytes()
+		n++
+	}
+	into = append(into[:0], q.tasks[:n]...)
+	rest := copy(q.tasks, q.tasks[n:])
+	clear(q.tasks[rest:])
+	q.tasks = q.tasks[:rest]
+	q.bytes -= size
+	return into, n > 0
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.ready.Broadcast()
+}
+
+// do has the committer do t and waits until it is done. It does not end early:
+// a task taken will be done, and only then is its answer known.
+func (s *Store) do(t task) error {
+	if f := s.failure.Load(); f != nil {
+		return f.err
+	}
+	done, err := s.queue.push(t)
+	if err != nil {
+		return err
+	}
+	<-done
+	return nil
+}
