@@ -105,13 +105,3 @@ func (m Method) KeyField(name string) (protoreflect.FieldDescriptor, error) {
 	}
 	return fd, nil
 }
-
-// ReadKey gives the key that field holds in request. It is not present where the
-// field is unset; a field with presence that was set to "" is present and empty.
-func ReadKey(request proto.Message, field protoreflect.FieldDescriptor) (key string, present bool) {
-	m := request.ProtoReflect()
-	if !m.Has(field) {
-		return "", false
-	}
-	return m.Get(field).String(), true
-}

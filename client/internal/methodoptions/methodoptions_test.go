@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	testservicev1 "github.com/oncekeeper/oncekeeper/client/internal/testproto/testservice/v1"
+	_ "github.com/oncekeeper/oncekeeper/client/internal/testproto/testservice/v1" // annotated methods
 	optionsv1 "github.com/oncekeeper/oncekeeper/proto/oncekeeper/options/v1"
 )
 
@@ -84,24 +84,6 @@ func TestAKeyFieldIsASingleStringOfTheRequestItself(t *testing.T) {
 	} {
 		if _, err := m.KeyField(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("KeyField(%q) = %v, want an error that says %q", name, err, want)
-		}
-	}
-}
-
-func TestAnUnsetFieldIsNoKeyAndOneSetToEmptyIsAnEmptyKey(t *testing.T) {
-	capture, _ := Find(protoregistry.GlobalFiles, "testservice.v1.ChargeService/Capture")
-	field, err := capture.KeyField("request_id")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		set     *string
-		key     string
-		present bool
-	}{{nil, "", false}, {proto.String(""), "", true}, {proto.String("k"), "k", true}} {
-		key, present := ReadKey(&testservicev1.CaptureRequest{RequestId: c.set}, field)
-		if key != c.key || present != c.present {
-			t.Errorf("ReadKey = %q, %t; want %q, %t", key, present, c.key, c.present)
 		}
 	}
 }

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/internal/wire"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+)
+
+// MaxBatch is how many items one batch may have.
+const MaxBatch = 256
+
+// BeginResult is one item's answer, or the error that Begin would give for it;
+// oncekeeper.ErrAskAlone where the answer is too large to travel in a batch.
+type BeginResult struct {
+	Answer BeginAnswer
+	Err    error
+}
+
+// BatchBegin is many Begins in one round trip: 1 to MaxBatch, each key once, none
+// with Wait; independent, not atomic. It gives one result for each request, in
+// order. The call is retried whole, under the same call ids; an item's own error
+// is not retried. The error is the whole call's, as Begin's.
+func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginResult, error) {
+	msg := &pb.BatchBeginRequest{}
+	for _, req := range reqs {
+		msg.Requests = append(msg.Requests, c.beginToProto(req))
+	}
+	var resp *pb.BatchBeginResponse
+	sent, err := c.call(ctx, callKind{name: "batch begin"}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
+		resp, err = c.service.BatchBegin(ctx, msg, opts...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.GetResults()) != len(reqs) {
+		return nil, wrongCount("batch begin", len(resp.GetResults()), len(reqs))
+	}
+	results := make([]BeginResult, len(reqs))
+	for i, r := range resp.GetResults() {
+		results[i] = c.beginResult(r, reqs[i].Key, sent)
+	}
+	return results, nil
+}
+
+func (c *Client) beginResult(p *pb.BatchBeginResult, key oncekeeper.Key, sent time.Duration) BeginResult {
+	if r, ok := p.GetResult().(*pb.BatchBeginResult_Error); ok {
+		return BeginResult{Err: wire.BatchErrorFromProto(r.Error, key.Operation)}
+	}
+	answer, err := c.answerFromProto(p.GetResponse(), key, sent)
+	return BeginResult{Answer: answer, Err: err}
+}
+
+// SettleResult is one item's expiry, or the error that Settle would give for it.
+type SettleResult struct {
+	Expires oncekeeper.Instant
+	Err     error
+}
+
+// BatchSettle is many Settles in one round trip: 1 to MaxBatch, each key once;
+// independent, not atomic. It gives one result for each settlement, in order. The
+// call is retried whole; an item's own error is not retried. The error is the
+// whole call's, as Settle's.
+func (c *Client) BatchSettle(ctx context.Context, settlements []Settlement) ([]SettleResult, error) {
+	msg := &pb.BatchSettleRequest{}
+	for _, s := range settlements {
+		msg.Settlements = append(msg.Settlements, settlementToProto(s))
+	}
+	var resp *pb.BatchSettleResponse
+	_, err := c.call(ctx, callKind{name: "batch settle", essential: true}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
+		resp, err = c.service.BatchSettle(ctx, msg, opts...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.GetResults()) != len(settlements) {
+		return nil, wrongCount("batch settle", len(resp.GetResults()), len(settlements))
+	}
+	results := make([]SettleResult, len(settlements))
+	for i, r := range resp.GetResults() {
+		switch r := r.GetResult().(type) {
+		case *pb.BatchSettleResult_ExpireTime:
+			results[i].Expires = toldInstant(r.ExpireTime)
+		case *pb.BatchSettleResult_Error:
+			results[i].Err = wire.BatchErrorFromProto(r.Error, settlements[i].Key.Operation)
+		default:
+			results[i].Err = fmt.Errorf("batch settle: item %d has no result that this version knows", i)
+		}
+	}
+	return results, nil
+}
+
+func settlementToProto(s Settlement) *pb.Settlement {
+	if s.As == oncekeeper.SettledComplete {
+		return &pb.Settlement{Settlement: &pb.Settlement_Complete{Complete: completeToProto(s)}}
+	}
+	return &pb.Settlement{Settlement: &pb.Settlement_Fail{Fail: failToProto(s)}}
+}
+
+func wrongCount(call string, got, want int) error {
+	return fmt.Errorf("%s: the service gave %d results for %d items", call, got, want)
+}

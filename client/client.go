@@ -1,0 +1,52 @@
+package client
+
+import (
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/oncekeeper/oncekeeper/clock"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+)
+
+// Client speaks to one Oncekeeper service. It may be used from any goroutine,
+// owns no goroutine outside its calls, and needs no closing: the connection is
+// its caller's.
+type Client struct {
+	service pb.IdempotencyServiceClient
+	clock   clock.Clock
+	log     *slog.Logger
+	holder  string
+
+	backoff backoff
+	budget  *retryBudget
+	// waits holds one token for every call that the server may hold.
+	waits chan struct{}
+
+	callTimeout   time.Duration
+	settleTimeout time.Duration
+	maxWait       time.Duration
+	unsettled     func(Unsettled)
+}
+
+// New gives a client of the service behind cc.
+func New(cc grpc.ClientConnInterface, opts ...Option) *Client {
+	c := &Client{
+		service:       pb.NewIdempotencyServiceClient(cc),
+		clock:         clock.System,
+		log:           slog.Default(),
+		holder:        hostname(),
+		backoff:       backoff{min: DefaultMinBackoff, max: DefaultMaxBackoff},
+		budget:        newRetryBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
+		waits:         make(chan struct{}, DefaultMaxWaits),
+		callTimeout:   DefaultCallTimeout,
+		settleTimeout: DefaultSettleTimeout,
+		maxWait:       DefaultMaxWait,
+		unsettled:     func(Unsettled) {},
+	}
+	for _, opt := range opts {
+		opt(c)
+	}
+	return c
+}

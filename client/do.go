@@ -1,0 +1,156 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/internal/wire"
+)
+
+// DoOption changes one Do.
+type DoOption func(*doConfig)
+
+type doConfig struct {
+	request Request
+	codec   any
+}
+
+// WithFingerprint has the key refused, with oncekeeper.ErrFingerprintMismatch,
+// where it was begun with another digest under the same scheme: another request
+// under an old key. Up to oncekeeper.MaxFingerprintBytes and MaxSchemeBytes.
+func WithFingerprint(scheme string, digest []byte) DoOption {
+	return func(d *doConfig) { d.request.FingerprintScheme, d.request.Fingerprint = scheme, digest }
+}
+
+// WithLease is how long the attempt may go unheard of; default and maximum are
+// the policy's.
+func WithLease(lease time.Duration) DoOption {
+	return func(d *doConfig) { d.request.Lease = lease }
+}
+
+// WithRetention is how long the outcome is kept; default and maximum are the
+// policy's.
+func WithRetention(retention time.Duration) DoOption {
+	return func(d *doConfig) { d.request.Retention = retention }
+}
+
+// WithWait bounds how long Do waits for another attempt; 0: not at all. Default:
+// WaitForContext.
+func WithWait(wait time.Duration) DoOption {
+	return func(d *doConfig) { d.request.Wait = wait }
+}
+
+// WithHold keeps the key, after an attempt with no known outcome, until someone
+// resolves it, rather than let the next attempt take over.
+func WithHold() DoOption { return func(d *doConfig) { d.request.Hold = true } }
+
+// WithMaxAttempts gives the key up after so many attempts, within policy.
+func WithMaxAttempts(n int32) DoOption {
+	return func(d *doConfig) { d.request.MaxAttempts = n }
+}
+
+// WithMaxRunTime ends the function's context after so long. Default:
+// DefaultMaxRunTime.
+func WithMaxRunTime(limit time.Duration) DoOption {
+	return func(d *doConfig) { d.request.MaxRunTime = limit }
+}
+
+// WithCodec keeps the value by codec, of Do's own T. Default: DefaultCodec.
+func WithCodec[T any](codec Codec[T]) DoOption { return func(d *doConfig) { d.codec = codec } }
+
+// Do runs fn once for key, however often it is asked for: the first caller runs
+// it, everyone else gets what it gave. See Run for fn's context, the lease, and
+// what becomes of a panic.
+//
+// Where this call ran fn:
+//   - fn's value is kept and given. Too large to keep, or not encodable, it is
+//     given all the same, and later callers get a *NotKeptError.
+//   - fn's error is given as it is. Later callers get it as a *FailedError if it
+//     was marked by oncekeeper.Final, and run again if by oncekeeper.NotApplied;
+//     any other error leaves the outcome unknown, and the next call takes over or
+//     is held. An error of this service in it is never final.
+//   - Where the service did not take the settlement, the error Is
+//     oncekeeper.ErrFenced, ErrKeyNotFound or ErrAlreadySettled (and fn's, if
+//     any): another attempt's outcome counts, and fn's value is not given.
+//   - Where the service could not be told in time, fn's value is given with no
+//     error, since the effect happened and an error would have it asked for again.
+//     The logger and WithUnsettled are told.
+//
+// Otherwise: the kept value; a *FailedError; a *NotKeptError, which Is
+// oncekeeper.ErrResponseNotKept; ErrUndecodable where what is kept is no T;
+// oncekeeper.ErrInProgress with a RetryDelay where another attempt still ran when
+// the wait ended; oncekeeper.ErrUnresolved where the key is held; and Run's
+// errors.
+func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(ctx context.Context, a *Attempt) (T, error), opts ...DoOption) (T, error) {
+	var none, value T
+	d := doConfig{request: Request{Key: key, Wait: WaitForContext}, codec: DefaultCodec[T]()}
+	for _, opt := range opts {
+		opt(&d)
+	}
+	codec, ok := d.codec.(Codec[T])
+	if !ok {
+		return none, fmt.Errorf("oncekeeper: the codec given is a %T, which is no codec of %T", d.codec, none)
+	}
+	var failure error
+	result, err := keeper.Run(ctx, d.request, func(ctx context.Context, a *Attempt) Ended {
+		value, failure = fn(ctx, a)
+		if failure != nil {
+			return endedBy(failure)
+		}
+		return Ended{As: oncekeeper.SettledComplete, Response: encode(ctx, a, codec, value)}
+	})
+	switch {
+	case err != nil && failure != nil:
+		return none, errors.Join(failure, err)
+	case err != nil:
+		return none, err
+	case failure != nil:
+		return none, failure
+	case result.Ran:
+		return value, nil
+	default:
+		return replay(key, result, codec)
+	}
+}
+
+// encode gives what is kept of a value; where it cannot be encoded, that it was.
+func encode[T any](ctx context.Context, a *Attempt, codec Codec[T], value T) *oncekeeper.Response {
+	body, contentType, err := codec.Encode(value)
+	if err == nil && len(contentType) > oncekeeper.MaxContentTypeBytes {
+		err = fmt.Errorf("its content type has %d bytes, at most %d are kept", len(contentType), oncekeeper.MaxContentTypeBytes)
+	}
+	if err != nil {
+		a.client.log.WarnContext(ctx, "the value cannot be encoded: later callers are told that it was not kept",
+			a.client.logKey(a.key), "error", err)
+		return &oncekeeper.Response{Omitted: true}
+	}
+	return &oncekeeper.Response{Body: body, ContentType: contentType}
+}
+
+// replay gives what the key answers where this call did not run it.
+func replay[T any](key oncekeeper.Key, r Result, codec Codec[T]) (T, error) {
+	var none T
+	switch {
+	case r.InProgress != nil:
+		return none, refusal(oncekeeper.ErrInProgress, key.Operation, wire.Details{RetryDelay: r.InProgress.RetryDelay})
+	case r.Unresolved != nil:
+		return none, refusal(oncekeeper.ErrUnresolved, key.Operation, wire.Details{})
+	case r.Outcome.Status != nil:
+		return none, &FailedError{Outcome: r.Outcome}
+	case r.Outcome.Response == nil:
+		return none, fmt.Errorf("%w: its outcome is of a kind that this version does not know", ErrUndecodable)
+	case r.Outcome.Response.Omitted:
+		return none, &NotKeptError{
+			Resource: r.Outcome.Response.Resource, Outcome: r.Outcome,
+			err: refusal(oncekeeper.ErrResponseNotKept, key.Operation, wire.Details{}),
+		}
+	}
+	value, err := codec.Decode(r.Outcome.Response.Body, r.Outcome.Response.ContentType)
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
+	return value, nil
+}

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
+	"github.com/oncekeeper/oncekeeper/internal/wire"
+)
+
+// maxHint bounds a delay that a server asks for.
+const maxHint = time.Minute
+
+// backoff is jittered and exponential: the n-th pause is drawn between min and
+// min doubled n+1 times, or max.
+type backoff struct{ min, max time.Duration }
+
+// pause gives the pause after try n, counted from 0; r in [0, 1) draws it. A hint
+// is kept at the least, and what is drawn above it spreads the herd.
+func (b backoff) pause(n int, hint time.Duration, r float64) time.Duration {
+	ceiling := b.min
+	for range n + 1 {
+		if ceiling > b.max/2 {
+			ceiling = b.max
+			break
+		}
+		ceiling *= 2
+	}
+	drawn := b.min + time.Duration(r*float64(ceiling-b.min))
+	if hint <= 0 {
+		return drawn
+	}
+	return min(hint, maxHint) + time.Duration(r*float64(ceiling))
+}
+
+func (c *Client) pause(n int, err error) time.Duration {
+	hint, _ := RetryDelay(err)
+	return c.backoff.pause(n, hint, rand.Float64())
+}
+
+// callKind says how a call is made.
+type callKind struct {
+	// name for errors.
+	name string
+	// hold is how long the server is asked to hold the call.
+	hold time.Duration
+	// linger is how long a try may outlive its caller: the answer may be a grant,
+	// which must be given back rather than left to lapse.
+	linger time.Duration
+	// essential calls are retried though the budget is spent.
+	essential bool
+}
+
+// rpc is one try of a call.
+type rpc func(ctx context.Context, opts ...grpc.CallOption) error
+
+// call tries f until it is answered, within ctx and the retry budget. It gives
+// when the try that was answered was sent, on the clock's Monotonic.
+func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Duration, err error) {
+	var last error
+	for n := 0; ; n++ {
+		if ctx.Err() != nil {
+			return 0, &endedError{call: kind.name, cause: context.Cause(ctx), ctxErr: ctx.Err(), last: last}
+		}
+		sent = c.clock.Monotonic()
+		last = c.try(ctx, kind, c.callTimeout, f)
+		switch {
+		case last == nil:
+			c.budget.succeeded()
+			return sent, nil
+		case ctx.Err() != nil:
+			continue
+		case !retryable(last):
+			return sent, &callError{call: kind.name, err: last}
+		}
+		pause := c.pause(n, last)
+		if allowed := c.budget.failed() || kind.essential; !allowed || endsWithin(ctx, pause) {
+			return sent, &callError{call: kind.name, err: last, outage: true}
+		}
+		// Where ctx ends the pause, the loop says so.
+		_ = clock.Sleep(ctx, c.clock, pause)
+	}
+}
+
+// try makes one RPC, bounded by timeout beyond what the server may hold it.
+func (c *Client) try(ctx context.Context, kind callKind, timeout time.Duration, f rpc) error {
+	rctx, cancel := c.tryContext(ctx, kind, timeout+kind.hold)
+	defer cancel()
+	var trailer metadata.MD
+	err := wire.FromError(f(rctx, grpc.Trailer(&trailer)), trailer)
+	if err != nil && ctx.Err() == nil && (rctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded) {
+		return status.Errorf(codes.Unavailable, "no answer within %v", timeout+kind.hold)
+	}
+	return err
+}
+
+// tryContext has a deadline that travels to the server, and ends on the client's
+// clock too.
+func (c *Client) tryContext(ctx context.Context, kind callKind, timeout time.Duration) (context.Context, context.CancelFunc) {
+	base := ctx
+	deadline := time.Now().Add(timeout)
+	if kind.linger > 0 {
+		base = context.WithoutCancel(ctx)
+		if d, ok := ctx.Deadline(); ok && d.Add(kind.linger).Before(deadline) {
+			deadline = d.Add(kind.linger)
+		}
+	}
+	dctx, cancelDeadline := context.WithDeadline(base, deadline)
+	rctx, cancel := clock.WithTimeout(dctx, c.clock, timeout, errNoAnswer)
+	stop := func() bool { return true }
+	if kind.linger > 0 {
+		stop = context.AfterFunc(ctx, func() {
+			if clock.Sleep(rctx, c.clock, kind.linger) == nil {
+				cancel()
+			}
+		})
+	}
+	return rctx, func() {
+		stop()
+		cancel()
+		cancelDeadline()
+	}
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+// retryable: nothing was decided or it is not known, and the same call again can
+// tell.
+func retryable(err error) bool {
+	return status.Code(err) == codes.Unavailable || errors.Is(err, oncekeeper.ErrOverloaded)
+}
+
+// endsWithin says whether ctx's deadline leaves no time after d.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) <= d
+}
