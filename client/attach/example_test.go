@@ -1,0 +1,44 @@
+package attach_test
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/oncekeeper/oncekeeper/client/attach"
+	testservicev1 "github.com/oncekeeper/oncekeeper/client/internal/testproto/testservice/v1"
+)
+
+// A client of a guarded service: the key is the order's own identifier, so that
+// a restart asks for the same charge and not for a second one.
+func Example() {
+	conn, err := grpc.NewClient("dns:///charges.internal:443",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithChainUnaryInterceptor(attach.UnaryClientInterceptor(attach.WithRetryUnavailable())))
+	if err != nil {
+		slog.Error("dialling", "error", err)
+		return
+	}
+	defer conn.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	charges := testservicev1.NewChargeServiceClient(conn)
+	charge, err := charges.Charge(ctx, &testservicev1.ChargeRequest{Cents: 1250}, attach.Key("order-1742"))
+	if err != nil {
+		slog.Error("charging", "error", err)
+		return
+	}
+	slog.Info("charged", "name", charge.GetName())
+}
+
+// A service whose proto has no annotations yet: its methods are named here.
+func ExampleWithKeyField() {
+	interceptor := attach.UnaryClientInterceptor(
+		attach.WithKeyField("legacy.v1.Orders/Place", "request_id"),
+		attach.WithMethods(func(operation string) bool { return operation == "legacy.v1.Orders/Cancel" }))
+	_ = grpc.WithChainUnaryInterceptor(interceptor)
+}

@@ -1,0 +1,77 @@
+package attach
+
+import (
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/oncekeeper/oncekeeper/client/internal/callkey"
+	"github.com/oncekeeper/oncekeeper/client/internal/methodoptions"
+)
+
+// method is what is known of a method before any call of it.
+type method struct {
+	operation string
+	// keyed: a call that names no key is given one.
+	keyed bool
+	// field of the request is the key; empty: none is.
+	field string
+}
+
+// method looks a method up, the first time by its descriptor.
+func (i *interceptor) method(fullMethod string) method {
+	if known, ok := i.methods.Load(fullMethod); ok {
+		return known.(method)
+	}
+	m := method{operation: methodoptions.Operation(fullMethod)}
+	found, _ := methodoptions.Find(protoregistry.GlobalFiles, fullMethod)
+	m.field = found.Options.GetKeyField()
+	m.keyed = found.Options != nil || i.selected != nil && i.selected(m.operation)
+	if field, ok := i.fields[m.operation]; ok {
+		m.field, m.keyed = field, true
+	}
+	i.methods.Store(fullMethod, m)
+	return m
+}
+
+// key gives the one key of a call, and "" for a call that is to have none.
+func (m method) key(request any, byOption, byMetadata []string) (string, error) {
+	var inField []string
+	if m.field != "" {
+		var ok bool
+		if inField, ok = callkey.ReadField(request, m.field); !ok {
+			return "", status.Errorf(codes.Internal, "attach: %s: the key field %q is no string of the request", m.operation, m.field)
+		}
+	}
+	key, named, err := callkey.Agree(m.operation,
+		callkey.Named{Place: "attach.Key", Keys: byOption},
+		callkey.Named{Place: callkey.Metadata, Keys: byMetadata},
+		callkey.Named{Place: m.field, Keys: inField})
+	switch {
+	case err != nil:
+		return "", err
+	case !named && !m.keyed:
+		return "", nil
+	case !named:
+		made, err := uuid.NewV7()
+		if err != nil {
+			return "", status.Errorf(codes.Internal, "attach: making a key: %v", err)
+		}
+		return made.String(), nil
+	case !printable(key) && m.field == "":
+		return "", callkey.Refuse(m.operation, callkey.Metadata, "carries printable ASCII only")
+	}
+	return key, nil
+}
+
+// printable says whether metadata can carry key as it is: gRPC's rule for values
+// of names that do not end in "-bin".
+func printable(key string) bool {
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

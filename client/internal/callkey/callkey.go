@@ -1,0 +1,119 @@
+// Package callkey finds the one key of a gRPC call among the places that can
+// name it: a call option, the idempotency-key metadata, a request field.
+//
+// It owns that the places agree and that none is empty. Whether a key is within
+// the limits of one is judged by the service, once.
+package callkey
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/internal/wire"
+)
+
+// Metadata is the name that carries a key. The name is the IETF draft's
+// (draft-ietf-httpapi-idempotency-key-header); its quoting is not: a gRPC key is
+// the value's bytes as they came.
+const Metadata = "idempotency-key"
+
+// Option is the call option that names the key. A client without an interceptor
+// that looks for it ignores it.
+type Option struct {
+	grpc.EmptyCallOption
+	Key string
+}
+
+// FromOptions gives the keys that call options name.
+func FromOptions(options []grpc.CallOption) []string {
+	var keys []string
+	for _, o := range options {
+		if named, ok := o.(Option); ok {
+			keys = append(keys, named.Key)
+		}
+	}
+	return keys
+}
+
+// ReadField gives what request's field name holds, as a slice of one, or none
+// where it is unset. A field with presence that was set to "" holds "". It is
+// false where request is no message with such a singular string field.
+func ReadField(request any, name string) (keys []string, ok bool) {
+	m, fd := find(request, name)
+	if fd == nil {
+		return nil, false
+	}
+	if !m.Has(fd) {
+		return nil, true
+	}
+	return []string{m.Get(fd).String()}, true
+}
+
+// WithField gives request with key in the field name, for which ReadField is
+// true: request itself where it is there already, else a deep copy, since the
+// request is its maker's.
+func WithField(request any, name, key string) any {
+	m, fd := find(request, name)
+	if m.Get(fd).String() == key {
+		return request
+	}
+	copied := proto.Clone(m.Interface())
+	copied.ProtoReflect().Set(fd, protoreflect.ValueOfString(key))
+	return copied
+}
+
+func find(request any, name string) (protoreflect.Message, protoreflect.FieldDescriptor) {
+	message, ok := request.(proto.Message)
+	if !ok || !message.ProtoReflect().IsValid() {
+		return nil, nil
+	}
+	m := message.ProtoReflect()
+	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	if fd == nil || fd.Kind() != protoreflect.StringKind || fd.Cardinality() == protoreflect.Repeated {
+		return nil, nil
+	}
+	return m, fd
+}
+
+// Named is the keys that one place names.
+type Named struct {
+	// Place is how a refusal calls it.
+	Place string
+	Keys  []string
+}
+
+// Agree gives the key that the places name, and false where none names any. Two
+// that differ, one named empty, and metadata sent twice, even if equal, are
+// refused with an error that wire turned from ErrInvalidRequest, about operation.
+// No error holds a key.
+func Agree(operation string, places ...Named) (key string, named bool, err error) {
+	first := ""
+	for _, place := range places {
+		if place.Place == Metadata && len(place.Keys) > 1 {
+			return "", false, Refuse(operation, place.Place, "is sent more than once")
+		}
+		for _, k := range place.Keys {
+			switch {
+			case k == "":
+				return "", false, Refuse(operation, place.Place, "is empty")
+			case !named:
+				key, named, first = k, true, place.Place
+			case k != key && place.Place == first:
+				return "", false, Refuse(operation, place.Place, "is given twice, and differs")
+			case k != key:
+				return "", false, Refuse(operation, place.Place, "is another key than "+first)
+			}
+		}
+	}
+	return key, named, nil
+}
+
+// Refuse gives INVALID_ARGUMENT with reason INVALID_REQUEST about operation.
+func Refuse(operation, field, description string) error {
+	invalid, _ := oncekeeper.SentinelOf(oncekeeper.ErrInvalidRequest)
+	return wire.FromError(wire.Status(invalid, operation, wire.Details{
+		Violations: []wire.FieldViolation{{Field: field, Description: description}},
+	}).Err(), nil)
+}
