@@ -1,0 +1,29 @@
+package server
+
+import (
+	"context"
+	"runtime"
+
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+)
+
+// AwaitAsleep returns once n waiters sleep, so that a test settles only then.
+func (s *Server) AwaitAsleep(ctx context.Context, n int) {
+	for ctx.Err() == nil {
+		s.waiting.mu.Lock()
+		asleep := 0
+		for _, l := range s.waiting.keys {
+			asleep += len(l.asleep)
+		}
+		s.waiting.mu.Unlock()
+		if asleep == n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// BeginForTest calls Begin with no wire between.
+func (s *Server) BeginForTest(ctx context.Context, req *pb.BeginRequest) {
+	_, _ = idempotency{Server: s}.Begin(ctx, req)
+}
