@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"maps"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -71,15 +72,20 @@ type Details struct {
 	Violations []FieldViolation
 	// RetryDelay becomes google.rpc.RetryInfo unless zero.
 	RetryDelay time.Duration
+	// Metadata joins the ErrorInfo's, where the operation is.
+	Metadata map[string]string
 }
 
 // Status gives the status of s: its code and text, ErrorInfo with domain, reason
 // and, unless empty, the key's operation, and the details given. The trailer
 // ReasonTrailer is the caller's to set, to s.Reason().
 func Status(s *oncekeeper.Error, operation string, d Details) *status.Status {
-	info := &errdetails.ErrorInfo{Reason: s.Reason(), Domain: oncekeeper.ErrorDomain}
+	info := &errdetails.ErrorInfo{Reason: s.Reason(), Domain: oncekeeper.ErrorDomain, Metadata: maps.Clone(d.Metadata)}
 	if operation != "" {
-		info.Metadata = map[string]string{operationKey: operation}
+		if info.Metadata == nil {
+			info.Metadata = map[string]string{}
+		}
+		info.Metadata[operationKey] = operation
 	}
 	details := []protoadapt.MessageV1{info}
 	if len(d.Violations) > 0 {

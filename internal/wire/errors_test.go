@@ -66,6 +66,7 @@ func TestEveryReasonCrossesTheWireAndBack(t *testing.T) {
 		details := wire.Details{
 			Violations: []wire.FieldViolation{{Field: "key.id", Description: "is empty"}, {Field: "lease", Description: "is negative"}},
 			RetryDelay: 250 * time.Millisecond,
+			Metadata:   map[string]string{"resource": "charges/1"},
 		}
 		st := wire.Status(s, "orders.v1.Orders/Charge", details)
 		if want := wantCodes[s.Reason()]; st.Code() != want {
@@ -85,6 +86,9 @@ func TestEveryReasonCrossesTheWireAndBack(t *testing.T) {
 		}
 		if got.Operation != "orders.v1.Orders/Charge" || got.RetryDelay != details.RetryDelay || !reflect.DeepEqual(got.Violations, details.Violations) {
 			t.Errorf("details came back as %+v", got)
+		}
+		if len(got.Metadata) != 2 || got.Metadata["resource"] != "charges/1" || len(details.Metadata) != 1 {
+			t.Errorf("metadata came back as %v, and what was given is %v", got.Metadata, details.Metadata)
 		}
 		if back := status.Code(err); back != st.Code() {
 			t.Errorf("status.Code = %v, want %v", back, st.Code())

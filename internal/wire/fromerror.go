@@ -26,6 +26,8 @@ type Error struct {
 	RetryDelay time.Duration
 	// Violations names the fields of an invalid request.
 	Violations []FieldViolation
+	// Metadata is the ErrorInfo's, the operation included.
+	Metadata map[string]string
 }
 
 // Error gives the status's message, which needs no prefix.
@@ -75,7 +77,7 @@ func fromDetails(st *status.Status) *Error {
 				continue
 			}
 			if s, ok := oncekeeper.SentinelFor(d.GetReason()); ok {
-				e.sentinel, e.Operation = s, d.GetMetadata()[operationKey]
+				e.sentinel, e.Operation, e.Metadata = s, d.GetMetadata()[operationKey], d.GetMetadata()
 			}
 		case *errdetails.RetryInfo:
 			if delay, err := DurationFromProto(d.GetRetryDelay()); err == nil && delay > 0 {
