@@ -80,13 +80,17 @@ type Renewal struct {
 	sent time.Duration
 }
 
-// Renew extends a lease, retrying within ctx. Errors are oncekeeper.ErrFenced,
+// Renew extends a lease, retrying within ctx and WithSettleTimeout. Errors are oncekeeper.ErrFenced,
 // ErrKeyNotFound and ErrAlreadySettled, after which the attempt is another's or
 // over; ErrInvalidRequest, ErrUnauthenticated, ErrPermissionDenied, this
 // package's ErrUnavailable, or ctx's cause.
 func (c *Client) Renew(ctx context.Context, req RenewRequest) (Renewal, error) {
+	return c.renew(ctx, callKind{name: "renew", essential: true}, req)
+}
+
+func (c *Client) renew(ctx context.Context, kind callKind, req RenewRequest) (Renewal, error) {
 	var resp pb.RenewResponse
-	sent, err := c.call(ctx, callKind{name: "renew", essential: true}, c.renewRPC(req, &resp))
+	sent, err := c.call(ctx, kind, c.renewRPC(req, &resp))
 	if err != nil {
 		return Renewal{}, err
 	}

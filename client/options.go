@@ -66,8 +66,8 @@ func WithBackoff(least, most time.Duration) Option {
 // call is tried again. Default: DefaultCallTimeout.
 func WithCallTimeout(d time.Duration) Option { return func(c *Client) { c.callTimeout = d } }
 
-// WithSettleTimeout bounds how long a settlement is tried, retries included,
-// after the function has returned; Do and Run return no later. Default:
+// WithSettleTimeout bounds how long a settlement or a renewal is tried, retries
+// included; Do and Run return no later than that after their function. Default:
 // DefaultSettleTimeout.
 func WithSettleTimeout(d time.Duration) Option { return func(c *Client) { c.settleTimeout = d } }
 

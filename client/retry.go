@@ -55,7 +55,8 @@ type callKind struct {
 	// linger is how long a try may outlive its caller: the answer may be a grant,
 	// which must be given back rather than left to lapse.
 	linger time.Duration
-	// essential calls are retried though the budget is spent.
+	// essential calls are retried though the budget is spent, for no longer than
+	// the client's settle time-out.
 	essential bool
 }
 
@@ -65,6 +66,11 @@ type rpc func(ctx context.Context, opts ...grpc.CallOption) error
 // call tries f until it is answered, within ctx and the retry budget. It gives
 // when the try that was answered was sent, on the clock's Monotonic.
 func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Duration, err error) {
+	if kind.essential {
+		limited, cancel := clock.WithTimeout(ctx, c.clock, c.settleTimeout, errSettleTime)
+		defer cancel()
+		ctx = limited
+	}
 	var last error
 	for n := 0; ; n++ {
 		if ctx.Err() != nil {

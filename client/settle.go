@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -36,8 +37,8 @@ type Settlement struct {
 	Retention time.Duration
 }
 
-// Settle says how an attempt ended, retrying within ctx, and gives when the
-// record expires. Saying the same again is no error; the lease may have run out,
+// Settle says how an attempt ended, retrying within ctx and WithSettleTimeout, and
+// gives when the record expires. Saying the same again is no error; the lease may have run out,
 // where nobody took over.
 //
 // Errors are oncekeeper.ErrFenced (a later attempt has the key: its outcome
@@ -110,7 +111,7 @@ func (c *Client) settleAttempt(ctx context.Context, a *Attempt, e Ended) error {
 	return err
 }
 
-var errSettleTime = errors.New("oncekeeper: the settlement could not be made in time")
+var errSettleTime = fmt.Errorf("%w: no verdict in the time there is for it", ErrUnavailable)
 
 // giveBackTimeout bounds how long a caller that does not run its grant is kept.
 const giveBackTimeout = 5 * time.Second

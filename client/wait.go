@@ -121,7 +121,7 @@ func (c *Client) ready(ctx context.Context, g *Grant, asked time.Duration) (*lea
 			c.giveBack(ctx, g)
 			return nil, fmt.Errorf("begin: %w: renewing it takes longer than it lasts", ErrLeaseLost)
 		}
-		renewal, err := c.Renew(ctx, RenewRequest{Key: g.key, Token: g.Token, Lease: asked})
+		renewal, err := c.renew(ctx, callKind{name: "renew"}, RenewRequest{Key: g.key, Token: g.Token, Lease: asked})
 		switch {
 		case refused(err):
 			return nil, fmt.Errorf("begin: %w: %w", errAskAgain, err)

@@ -6,6 +6,8 @@
 package callkey
 
 import (
+	"unicode/utf8"
+
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -98,6 +100,9 @@ func Agree(operation string, places ...Named) (key string, named bool, err error
 			switch {
 			case k == "":
 				return "", false, Refuse(operation, place.Place, "is empty")
+			case !utf8.ValidString(k):
+				// It cannot travel to the service, which judges all else.
+				return "", false, Refuse(operation, place.Place, "is not valid UTF-8")
 			case !named:
 				key, named, first = k, true, place.Place
 			case k != key && place.Place == first:
