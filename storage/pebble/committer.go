@@ -108,6 +108,7 @@ func (r *round) commit() error {
 	if err := r.store.applySynced(b); err != nil {
 		return err
 	}
+	r.store.rounds.Add(1)
 	if err := b.Close(); err != nil {
 		return r.store.unreadable(err)
 	}

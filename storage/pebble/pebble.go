@@ -56,12 +56,18 @@ type Config struct {
 
 // Store is a storage.Store.
 type Store struct {
-	cfg   Config
+	cfg    Config
 	db     *pebble.DB
 	engine engineLogger
 	clock  storeClock
-	queue queue
-	done  chan struct{} // the committer has ended
+	queue  queue
+	done   chan struct{} // the committer has ended
+
+	// beforeDelete is a test's: between a sweep's choice and its delete.
+	beforeDelete func()
+
+	// rounds counts the batches written.
+	rounds atomic.Int64
 
 	failure  atomic.Pointer[failure]
 	closing  sync.Once

@@ -74,6 +74,9 @@ func (s *Store) sweepKeys(ctx context.Context, keys []oncekeeper.Key, q storage.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if s.beforeDelete != nil {
+		s.beforeDelete()
+	}
 	t := &sweepTask{keys: keys, query: q}
 	if err := s.do(t); err != nil {
 		return err

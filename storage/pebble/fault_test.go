@@ -1,0 +1,174 @@
+package pebble
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/lifecycle"
+	"github.com/oncekeeper/oncekeeper/storage"
+)
+
+func TestAFailedSyncEndsTheStoreAndLosesNothingAcknowledged(t *testing.T) {
+	mem := vfs.NewMem()
+	gate := newGateFS(mem)
+	fatal := make(chan error, 2)
+	s := mustOpen(t, Config{Dir: "d", FS: gate, OnFatal: func(err error) { fatal <- err }})
+	token := s.Apply(t.Context(), testBegin("1", ""))[0].Record.Token
+	gate.fail(errors.New("the disk is gone"))
+	for range 2 { // the second finds the store ended
+		if got := s.Apply(t.Context(), testComplete("1", token, "x"))[0]; !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
+			t.Fatalf("a settlement whose sync failed got %v", got)
+		}
+	}
+	if err := <-fatal; !strings.Contains(err.Error(), "the disk is gone") {
+		t.Errorf("OnFatal was told %v", err)
+	}
+	if _, err := s.Read(t.Context(), testKey("1")); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
+		t.Errorf("a read after the end gives %v", err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
+		t.Errorf("Ping after the end gives %v", err)
+	}
+	mustClose(t, s)
+	if len(fatal) != 0 {
+		t.Error("OnFatal was told twice")
+	}
+}
+
+// fullFS says how much room there is.
+type fullFS struct {
+	vfs.FS
+	free *atomic.Uint64
+}
+
+func (fs fullFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: fs.free.Load()}, nil
+}
+
+func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
+	var free atomic.Uint64
+	cfg := Config{Dir: "d", FS: fullFS{vfs.NewMem(), &free}}
+	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("opening on a full disk gives %v", err)
+	}
+	free.Store(1 << 40)
+	s := mustOpen(t, cfg)
+	granted := s.Apply(t.Context(), testBegin("1", "call"))[0]
+	free.Store(0)
+	if got := s.Apply(t.Context(), testBegin("2", ""))[0]; !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
+		t.Errorf("a Begin on a full disk got %v", got)
+	}
+	if got := s.Apply(t.Context(), testBegin("1", "other"))[0]; got.Verdict != lifecycle.InProgress {
+		t.Errorf("an answer that writes nothing got %v on a full disk", got)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
+		t.Errorf("Ping on a full disk gives %v", err)
+	}
+	free.Store(1 << 40)
+	if got := s.Apply(t.Context(), testComplete("1", granted.Record.Token, "x"))[0]; got.Refusal() != nil {
+		t.Errorf("with room again, the settlement got %v", got.Refusal())
+	}
+	if got := s.Apply(t.Context(), testBegin("2", ""))[0]; got.Verdict != lifecycle.Granted || got.Record.Attempt != 1 {
+		t.Errorf("what was refused on a full disk left something: %v", got)
+	}
+}
+
+func TestASecondStoreOnOneDirectoryIsRefusedAndSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	mustOpen(t, Config{Dir: dir})
+	if _, err := Open(Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "in use by another oncekeeper") {
+		t.Errorf("a second store of this process gives %v", err)
+	}
+	second := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestHelperOpensADirectory$")
+	second.Env = append(os.Environ(), "ONCEKEEPER_TEST_SECOND="+dir)
+	out, err := second.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "in use by another oncekeeper") {
+		t.Errorf("a second process gives %v: %s", err, out)
+	}
+}
+
+// TestHelperOpensADirectory is the second process of the test above.
+func TestHelperOpensADirectory(t *testing.T) {
+	if dir := os.Getenv("ONCEKEEPER_TEST_SECOND"); dir != "" {
+		mustOpen(t, Config{Dir: dir})
+	}
+}
+
+func TestADirectoryThatCannotBeWrittenIsRefusedAndSaysWhy(t *testing.T) {
+	for name, fault := range map[string]error{"permission": fs.ErrPermission, "read-only": syscall.EROFS} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Open(Config{Dir: "d", FS: readOnlyFS{vfs.NewMem(), fault}})
+			if err == nil || !strings.Contains(err.Error(), "cannot be written") || !errors.Is(err, fault) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{Dir: file}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("a file in the directory's place gives %v", err)
+	}
+}
+
+// readOnlyFS is a file system that was mounted so.
+type readOnlyFS struct {
+	vfs.FS
+	fault error
+}
+
+func (fs readOnlyFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, &os.PathError{Op: "open", Path: name, Err: fs.fault}
+}
+
+func (fs readOnlyFS) Lock(name string) (io.Closer, error) {
+	return nil, &os.PathError{Op: "open", Path: name, Err: fs.fault}
+}
+
+func TestAFormatOfANewerVersionIsRefused(t *testing.T) {
+	mem := vfs.NewMem()
+	s := mustOpen(t, Config{Dir: "d", FS: mem})
+	if err := s.db.Set(metaFormat, []byte("99"), pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	if _, err := Open(Config{Dir: "d", FS: mem}); err == nil || !strings.Contains(err.Error(), `format "99"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	gate := newGateFS(vfs.NewMem())
+	s := mustOpen(t, Config{Dir: "d", FS: gate})
+	gate.shut()
+	done := make(chan storage.Result, maxQueuedTasks+2)
+	apply := func() { done <- s.Apply(t.Context(), testBegin("1", ""))[0] }
+	go apply()
+	<-gate.held
+	for range maxQueuedTasks {
+		go apply()
+	}
+	s.awaitQueued(t, maxQueuedTasks)
+	if got := s.Apply(t.Context(), testBegin("1", ""))[0]; !errors.Is(got.Err, oncekeeper.ErrOverloaded) {
+		t.Errorf("one call more than the queue holds got %v", got)
+	}
+	gate.open()
+	for range maxQueuedTasks + 1 {
+		if got := <-done; got.Err != nil {
+			t.Fatalf("a call that was taken got %v", got.Err)
+		}
+	}
+}
