@@ -18,7 +18,7 @@ import (
 // alone makes of them. A failure prints the seed, and the shortest history that
 // rapid finds to fail. -rapid.checks and -rapid.seed change what is played.
 func RunModel(t *testing.T, open Open) {
-	model(t, open)
+	t.Run("model", func(t *testing.T) { model(t, open) })
 }
 
 func model(t testing.TB, open Open) {
@@ -39,7 +39,25 @@ func model(t testing.TB, open Open) {
 		h.readAll()
 		h.list(storage.ByKey)
 		h.list(storage.ByAge)
+		h.clear()
 	})
+}
+
+// clear leaves nothing of a history, so that the next does not wade through it.
+func (h *history) clear() {
+	var cmds []lifecycle.Command
+	for _, rec := range h.mirror {
+		if rec != nil {
+			cmds = append(cmds, lifecycle.Delete{Key: rec.Key, Etag: rec.Etag(), Force: true})
+		}
+	}
+	for i, res := range h.opened.Store.Apply(background, cmds...) {
+		h.mirror.judged(h, cmds[i], res)
+	}
+	h.opened.Advance(2 * time.Hour)
+	for _, tenant := range h.tenants {
+		h.sweepBy(storage.SweepQuery{Tenant: tenant, Limit: len(h.keys)})
+	}
 }
 
 // history is a random one in the making.
@@ -141,14 +159,19 @@ func (h *history) readAll() oncekeeper.Instant {
 	return got.Now
 }
 
-// sweep sweeps one tenant, and expects as many deleted as are gone for its grace.
 func (h *history) sweep() {
-	q := storage.SweepQuery{
+	h.sweepBy(storage.SweepQuery{
 		Tenant: rapid.SampledFrom(h.tenants).Draw(h.T, "tenant"),
 		Grace:  rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(h.T, "grace"),
 		Limit:  rapid.IntRange(1, 3).Draw(h.T, "limit"),
 		DryRun: rapid.Bool().Draw(h.T, "dry run"),
-	}
+	})
+}
+
+// sweepBy sweeps one tenant, and expects as many deleted as are gone for q's
+// grace.
+func (h *history) sweepBy(q storage.SweepQuery) {
+	h.Helper()
 	before := h.readAll()
 	var count int64
 	for {
