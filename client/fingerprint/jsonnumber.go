@@ -5,9 +5,10 @@ import (
 	"strconv"
 )
 
-// A number's literal exponent is at most nine digits, leading zeros aside. So no
-// arithmetic here can overflow, in any language.
-const maxExponentDigits = 9
+// maxExponent bounds, both ways, the exponent in the text and that of the value in
+// scientific notation, so that no arithmetic here overflows in any language and a
+// canonical number is one that is accepted.
+const maxExponent = 999_999_999
 
 // number reads a number and appends its value in the layout of ECMAScript's
 // Number::toString (ECMA-262; RFC 8785, 3.2.2.3), from its decimal digits: no
@@ -44,6 +45,9 @@ func (w *jsonWriter) number() error {
 		w.out = append(w.out, '0') // Minus zero too.
 		return nil
 	}
+	if scientific := point - 1; scientific > maxExponent || scientific < -maxExponent {
+		return w.fault("a number with an exponent past 999999999")
+	}
 	if negative {
 		w.out = append(w.out, '-')
 	}
@@ -68,13 +72,11 @@ func (w *jsonWriter) exponent() (int, error) {
 	if len(run) == 0 {
 		return 0, w.fault("digits should follow the e")
 	}
-	digits := bytes.TrimLeft(run, "0")
-	if len(digits) > maxExponentDigits {
-		return 0, w.fault("an exponent past 999999999")
-	}
 	exponent := 0
-	for _, c := range digits {
-		exponent = 10*exponent + int(c-'0')
+	for _, c := range run {
+		if exponent = 10*exponent + int(c-'0'); exponent > maxExponent {
+			return 0, w.fault("an exponent past 999999999")
+		}
 	}
 	if negative {
 		return -exponent, nil

@@ -124,6 +124,26 @@ func TestAnyContentDependsOnTheResolver(t *testing.T) {
 	}
 }
 
+func TestContentThatMakesTheParserPanicKeepsItsBytes(t *testing.T) {
+	types := testTypes(t)
+	digest := func(content string) Fingerprint {
+		m := &anypb.Any{TypeUrl: "type.googleapis.com/" + testPackage + "Modern", Value: unhex(t, content)}
+		d, err := NewMessage(m.ProtoReflect().Descriptor(), MessageConfig{Resolver: types})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := d.Fingerprint(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	// A map entry with a string as its key, and then a number as its key.
+	if digest("32050a01300802").Equal(digest("32050a01300803")) {
+		t.Error("two contents have one digest")
+	}
+}
+
 func TestOnlyPathsThatExistCanBeIgnored(t *testing.T) {
 	types := testTypes(t)
 	desc := parse(t, types, testPackage+"Charge", nil).Descriptor()

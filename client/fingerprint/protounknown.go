@@ -129,12 +129,21 @@ func (w *protoWriter) any(dst []byte, m protoreflect.Message, field knownField, 
 	return closeLength(dst, at), nil
 }
 
-func (w *protoWriter) unpack(url string, raw []byte) protoreflect.Message {
+// unpack parses the content of an Any; nil where that cannot be done. A panic of
+// the parser is one such case: that of protobuf-go 1.36 for dynamic messages
+// panics on a map entry whose key comes twice, the second time in another wire
+// type, and the bytes are a caller's.
+func (w *protoWriter) unpack(url string, raw []byte) (content protoreflect.Message) {
+	defer func() {
+		if recover() != nil {
+			content = nil
+		}
+	}()
 	typ, err := w.resolver.FindMessageByURL(url)
 	if err != nil {
 		return nil
 	}
-	content := typ.New()
+	content = typ.New()
 	options := proto.UnmarshalOptions{AllowPartial: true, Resolver: w.resolver}
 	if options.Unmarshal(raw, content.Interface()) != nil {
 		return nil

@@ -9,6 +9,7 @@ import hashlib, json, pathlib, re, struct, sys
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, unknown_fields
 
 MAX_DEPTH = 100
+MAX_EXPONENT = 999999999
 here = pathlib.Path(__file__).parent
 
 
@@ -112,11 +113,11 @@ def message(m, ignore, depth, pool):
 def number(literal):
     sign, whole, fraction, exponent = re.fullmatch(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?", literal).groups()
     exponent = int(exponent or 0)
-    if abs(exponent) > 999999999:
-        raise ValueError("exponent")
     digits = whole + (fraction or "")
     point = len(whole) + exponent - (len(digits) - len(digits.lstrip("0")))
     digits = digits.strip("0")
+    if abs(exponent) > MAX_EXPONENT or digits and abs(point - 1) > MAX_EXPONENT:
+        raise ValueError("exponent")
     if not digits:
         return "0"
     if len(digits) <= point <= 21:
