@@ -1,0 +1,86 @@
+// Command oncekeeper serves Oncekeeper and is its operators' hand. It owns flags
+// and wiring: which store, which address, what is printed.
+//
+// Exit codes: 0 done; 1 it failed, and says why; 2 the command line is wrong; 4
+// there is no such record.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+const (
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 4
+)
+
+// cli declares each setting once: flag, environment variable, default, help.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run the service."`
+	Get     getCmd     `cmd:"" help:"Show what is known of a key."`
+	Version versionCmd `cmd:"" help:"Show the version."`
+
+	Log logFlags `embed:"" prefix:"log-"`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	// A second signal is not caught: it ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// console is where a command writes.
+type console struct{ out, err io.Writer }
+
+// run is main with nothing of the process in it; it gives the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("oncekeeper"),
+		kong.Description("An operation happens once, however often it is asked for."),
+		kong.UsageOnError(),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(console{stdout, stderr}, &c.Log),
+	)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "oncekeeper:", err)
+		return exitFailed
+	}
+	parsed, err := parser.Parse(args)
+	if exited >= 0 { // --help was answered
+		return exited
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "oncekeeper: %v\nTry: oncekeeper --help\n", err)
+		return exitUsage
+	}
+	if err := parsed.Run(); err != nil {
+		_, _ = fmt.Fprintln(stderr, "oncekeeper:", err)
+		if coded := (*codedError)(nil); errors.As(err, &coded) {
+			return coded.code
+		}
+		return exitFailed
+	}
+	return 0
+}
+
+// codedError ends the process with a code of its own.
+type codedError struct {
+	error
+	code int
+}
+
+func (e *codedError) Unwrap() error { return e.error }

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/oncekeeper/oncekeeper/server"
+	"github.com/oncekeeper/oncekeeper/storage"
+)
+
+type serveCmd struct {
+	Store    string        `env:"ONCEKEEPER_STORE" default:"pebble:./oncekeeper-data" help:"Where records lie: pebble:DIR, one directory for one process; memory:, gone at the end."`
+	Listen   string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
+	Insecure bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
+	Drain    time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
+}
+
+func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
+	log := logs.logger(term.err)
+	if err := c.checkListen(); err != nil {
+		return err
+	}
+	broken := make(chan error, 1)
+	store, where, err := openStore(c.Store, log, func(err error) { broken <- err })
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.serve(ctx, store, where, log, broken), store.Close())
+}
+
+func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string, log *slog.Logger, broken <-chan error) error {
+	srv, err := server.New(server.Config{Store: store, Logger: log})
+	if err != nil {
+		return err
+	}
+	lis, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w", c.Listen, err)
+	}
+	address := lis.Addr().String()
+	log.InfoContext(ctx, "listening", "address", address)
+	log.InfoContext(ctx, "records lie in "+where, "store", c.Store)
+	log.InfoContext(ctx, "try next", "command", "oncekeeper get --address "+address+" demo greet 1", "example", "go run ./examples/payments")
+
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(lis) }()
+	var fault error
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving on %s: %w", address, err)
+	case fault = <-broken:
+	case <-ctx.Done():
+		log.InfoContext(ctx, "stopping: calls under way are finished", "within", c.Drain.String())
+	}
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
+	defer cancel()
+	if err := srv.Shutdown(draining); err != nil {
+		log.WarnContext(ctx, "some calls were cut off", "after", c.Drain.String())
+	}
+	<-served
+	log.InfoContext(ctx, "stopped")
+	return fault
+}
+
+// checkListen refuses an address that others reach: nothing says who may call.
+func (c *serveCmd) checkListen() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: %w: give host:port", c.Listen, err)
+	}
+	ip := net.ParseIP(host)
+	if host == "localhost" || ip.IsLoopback() || c.Insecure {
+		return nil
+	}
+	return fmt.Errorf("--listen %s can be reached from other machines, and anyone who reaches it may call: listen on 127.0.0.1, or say --insecure", c.Listen)
+}
