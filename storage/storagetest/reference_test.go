@@ -30,17 +30,25 @@ type reference struct {
 type data struct {
 	clock   *clock.Manual
 	records map[oncekeeper.Key]*oncekeeper.KeyRecord
+	seen    map[oncekeeper.Key]bool // for a flaw: keys that were ever begun
 }
 
 func openReference(with flaw) Open {
 	return func(testing.TB) Opened {
-		kept := &data{clock: clock.NewManual(time.Unix(1_700_000_000, 0)), records: map[oncekeeper.Key]*oncekeeper.KeyRecord{}}
+		kept := &data{
+			clock:   clock.NewManual(time.Unix(1_700_000_000, 0)),
+			records: map[oncekeeper.Key]*oncekeeper.KeyRecord{},
+			seen:    map[oncekeeper.Key]bool{},
+		}
 		r := &reference{data: kept, flaw: with}
 		return Opened{
 			Store:   r,
 			Advance: kept.clock.Advance,
 			Reopen: func() storage.Store {
 				_ = r.Close()
+				if with.forgets {
+					clear(kept.records)
+				}
 				r = &reference{data: kept, flaw: with}
 				return r
 			},
@@ -71,18 +79,22 @@ func (r *reference) Apply(ctx context.Context, cmds ...lifecycle.Command) []stor
 }
 
 func (r *reference) judge(ctx context.Context, cmd lifecycle.Command) storage.Result {
-	if _, begin := cmd.(lifecycle.Begin); begin && ctx.Err() != nil {
-		return storage.Result{Now: r.now(), Err: context.Cause(ctx)}
-	}
-	rec, verdict := lifecycle.Apply(r.data.records[cmd.Target()], cmd, r.now())
-	r.put(cmd.Target(), rec)
-	return storage.Result{Verdict: verdict, Record: rec, Now: r.now()}
+	return r.judgeBy(ctx, cmd, lifecycle.Apply)
 }
 
-func (r *reference) put(key oncekeeper.Key, rec *oncekeeper.KeyRecord) {
-	if rec != nil {
-		r.data.records[key] = rec
+// rule is lifecycle.Apply, or what a flaw has in its place.
+type rule = func(*oncekeeper.KeyRecord, lifecycle.Command, oncekeeper.Instant) (*oncekeeper.KeyRecord, lifecycle.Verdict)
+
+func (r *reference) judgeBy(ctx context.Context, cmd lifecycle.Command, apply rule) storage.Result {
+	now := r.now()
+	if _, begin := cmd.(lifecycle.Begin); begin && ctx.Err() != nil {
+		return storage.Result{Now: now, Err: context.Cause(ctx)}
 	}
+	rec, verdict := apply(r.data.records[cmd.Target()], cmd, now)
+	if rec != nil {
+		r.data.records[cmd.Target()] = rec
+	}
+	return storage.Result{Verdict: verdict, Record: rec, Now: now}
 }
 
 func (r *reference) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
@@ -94,7 +106,7 @@ func (r *reference) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.S
 	snapshot := storage.Snapshot{Now: r.now()}
 	for _, key := range keys {
 		rec := r.data.records[key]
-		if rec != nil && lifecycle.Gone(rec, r.now()) && !r.flaw.readsGone {
+		if rec != nil && lifecycle.Gone(rec, snapshot.Now) && !r.flaw.readsGone {
 			rec = nil
 		}
 		snapshot.Records = append(snapshot.Records, rec)
@@ -111,7 +123,7 @@ func (r *reference) List(ctx context.Context, q storage.ListQuery) (storage.Page
 	}
 	var found []*oncekeeper.KeyRecord
 	for _, rec := range r.data.records {
-		if !lifecycle.Gone(rec, r.now()) && selects(q, rec, r.now()) {
+		if !lifecycle.Gone(rec, page.Now) && selects(q, rec, page.Now) {
 			found = append(found, rec)
 		}
 	}
@@ -132,9 +144,13 @@ func (r *reference) List(ctx context.Context, q storage.ListQuery) (storage.Page
 	}
 	if len(found) > q.Limit {
 		found = found[:q.Limit]
-		text, err := json.Marshal(&oncekeeper.KeyRecord{Key: found[q.Limit-1].Key, LeaseEnd: found[q.Limit-1].LeaseEnd})
+		last := found[q.Limit-1]
+		text, err := json.Marshal(&oncekeeper.KeyRecord{Key: last.Key, LeaseEnd: last.LeaseEnd})
 		if err != nil {
 			return page, err
+		}
+		if r.flaw.pagesSkip {
+			found = found[1:]
 		}
 		page.Next = base64.URLEncoding.EncodeToString(text)
 	}
@@ -172,8 +188,9 @@ func (r *reference) candidates(ctx context.Context, q storage.SweepQuery) (found
 	if r.closed {
 		return nil, false, oncekeeper.ErrStoreUnavailable
 	}
+	now := r.now()
 	for _, rec := range r.data.records {
-		if !lifecycle.Gone(rec, r.now().Add(-q.Grace)) || !r.inScope(q, rec.Key) {
+		if !lifecycle.Gone(rec, now.Add(-q.Grace)) || !r.inScope(q, rec.Key) {
 			continue
 		}
 		if len(found) == q.Limit {
