@@ -59,6 +59,9 @@ var rooms = []room{
 	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: []string{"./server/...", "./storage/..."}},
 	{path: "./client/receipt", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
 
+	// Tests of the built binary, and nothing to import.
+	{path: "./scenarios"},
+
 	// Whatever puts the rooms together.
 	{path: "./oncetest/...", may: []string{"./..."}, third: []string{anything}, never: []string{"./cmd/..."}, tests: true},
 	{path: "./cmd/...", may: []string{"./..."}, third: []string{anything}},
