@@ -29,6 +29,9 @@ type BeginResult struct {
 func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginResult, error) {
 	msg := &pb.BatchBeginRequest{}
 	for _, req := range reqs {
+		if err := cannotTravel(req.Key, req.FingerprintScheme); err != nil {
+			return nil, err
+		}
 		msg.Requests = append(msg.Requests, c.beginToProto(req))
 	}
 	var resp *pb.BatchBeginResponse

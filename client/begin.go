@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -137,6 +138,9 @@ func (c *Client) begin(ctx context.Context, req BeginRequest) (BeginAnswer, erro
 		// The server lets go of a call it holds as soon as its caller leaves.
 		kind.linger = lingerBegin
 	}
+	if err := cannotTravel(req.Key, req.FingerprintScheme); err != nil {
+		return BeginAnswer{}, err
+	}
 	msg := c.beginToProto(req)
 	var resp *pb.BeginResponse
 	sent, err := c.call(ctx, kind, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
@@ -180,11 +184,7 @@ func (c *Client) answerFromProto(p *pb.BeginResponse, key oncekeeper.Key, sent t
 		grant, err := c.grantFromProto(r.Grant, key, sent)
 		return BeginAnswer{Grant: grant}, err
 	case *pb.BeginResponse_Outcome:
-		outcome := wire.OutcomeFromProto(r.Outcome)
-		if outcome == nil {
-			outcome = &oncekeeper.Outcome{}
-		}
-		return BeginAnswer{Outcome: outcome}, nil
+		return BeginAnswer{Outcome: outcomeFromProto(r.Outcome)}, nil
 	case *pb.BeginResponse_Unresolved:
 		since, _ := wire.InstantFromProto(r.Unresolved.GetSince())
 		return BeginAnswer{Unresolved: &Unresolved{
@@ -219,6 +219,19 @@ func (c *Client) grantFromProto(p *pb.Grant, key oncekeeper.Key, sent time.Durat
 	}
 	g.TrustedUntil = trustedUntil(g.sent, g.Lease)
 	return g, nil
+}
+
+// outcomeFromProto gives an outcome, if an empty one. A key that was given up has
+// a status also where no attempt left one.
+func outcomeFromProto(p *pb.Outcome) *oncekeeper.Outcome {
+	o := wire.OutcomeFromProto(p)
+	if o == nil {
+		o = &oncekeeper.Outcome{}
+	}
+	if o.Origin == oncekeeper.OriginExhausted && o.Response == nil && o.Status == nil {
+		o.Status = &oncekeeper.Status{Code: int32(codes.Unknown), Message: "its attempts are used up"}
+	}
+	return o
 }
 
 // toldDuration reads a duration that the server told; a malformed or negative

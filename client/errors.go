@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -115,6 +116,21 @@ func (e *NotKeptError) Unwrap() error { return e.err }
 func refusal(sentinel error, operation string, d wire.Details) error {
 	s, _ := oncekeeper.SentinelOf(sentinel)
 	return wire.FromError(wire.Status(s, operation, d).Err(), nil)
+}
+
+// cannotTravel refuses what is not UTF-8, which protobuf does not carry. Every
+// other limit is the service's to judge.
+func cannotTravel(k oncekeeper.Key, scheme string) error {
+	for _, f := range []struct{ field, value string }{
+		{"key.tenant", k.Tenant}, {"key.operation", k.Operation}, {"key.id", k.ID}, {"fingerprint_scheme", scheme},
+	} {
+		if !utf8.ValidString(f.value) {
+			return refusal(oncekeeper.ErrInvalidRequest, "", wire.Details{
+				Violations: []wire.FieldViolation{{Field: f.field, Description: "is not UTF-8"}},
+			})
+		}
+	}
+	return nil
 }
 
 // callError is a call that ended without its caller ending it.

@@ -19,6 +19,7 @@ import (
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
 func TestAnErrorIsSettledAsItWasMarked(t *testing.T) {
@@ -90,6 +91,23 @@ func TestAKeyWhoseAttemptsAreUsedUpSaysSo(t *testing.T) {
 	}
 	if !client.OfService(err) {
 		t.Error("it passes for another service's error")
+	}
+}
+
+func TestAKeyThatWasGivenUpWithNoStatusSaysSoToo(t *testing.T) {
+	w := newWorld(t)
+	w.answer = &pb.BeginResponse{Result: &pb.BeginResponse_Outcome{Outcome: &pb.Outcome{Origin: pb.Outcome_ORIGIN_EXHAUSTED}}}
+	_, err := client.Do(t.Context(), w.keeper, key, neverRun(t))
+	if !errors.Is(err, oncekeeper.ErrAttemptsExhausted) || status.Code(err) != codes.Unknown {
+		t.Errorf("Do = %v, want ErrAttemptsExhausted", err)
+	}
+}
+
+func TestAnOutcomeThatIsNotKnownIsNoZeroValue(t *testing.T) {
+	w := newWorld(t)
+	w.answer = &pb.BeginResponse{Result: &pb.BeginResponse_Outcome{}}
+	if _, err := client.Do(t.Context(), w.keeper, key, neverRun(t)); !errors.Is(err, client.ErrUndecodable) {
+		t.Errorf("Do = %v, want ErrUndecodable", err)
 	}
 }
 

@@ -39,6 +39,9 @@ type Record struct {
 // oncekeeper.ErrKeyNotFound, ErrInvalidRequest, ErrUnauthenticated,
 // ErrPermissionDenied, this package's ErrUnavailable, or ctx's cause.
 func (c *Client) Get(ctx context.Context, key oncekeeper.Key) (*Record, error) {
+	if err := cannotTravel(key, ""); err != nil {
+		return nil, err
+	}
 	var resp *pb.GetResponse
 	msg := &pb.GetRequest{Key: wire.KeyToProto(key)}
 	_, err := c.call(ctx, callKind{name: "get"}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {

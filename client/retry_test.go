@@ -202,6 +202,32 @@ func TestAnOutageSpendsTheBudgetAndThenFailsAtOnce(t *testing.T) {
 	}
 }
 
+func TestSuccessesRefillTheBudget(t *testing.T) {
+	w := newWorld(t, client.WithRetryBudget(3, 1))
+	cut := false
+	w.between = func(ctx context.Context, _ string, call func(context.Context) error) error {
+		if cut = !cut; cut {
+			return errCut
+		}
+		return call(ctx)
+	}
+	for range 3 { // each fails once, which takes a token, and then succeeds
+		done := background(func() error {
+			_, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: key})
+			return err
+		})
+		select {
+		case err := <-done:
+			t.Fatalf("Begin = %v without a retry", err)
+		default:
+		}
+		w.clock.pass(t, 50*time.Millisecond, 100*time.Millisecond)
+		if err := recv(t, done, "Begin's return"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNoPauseGoesPastTheCallersDeadline(t *testing.T) {
 	w := newWorld(t)
 	w.between = func(context.Context, string, func(context.Context) error) error {
@@ -210,7 +236,7 @@ func TestNoPauseGoesPastTheCallersDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	_, err := w.keeper.Begin(ctx, client.BeginRequest{Key: key})
-	if delay, ok := client.RetryDelay(err); !errors.Is(err, oncekeeper.ErrOverloaded) || !ok || delay != time.Minute {
+	if delay, ok := client.RetryDelay(err); !errors.Is(err, oncekeeper.ErrOverloaded) || !ok || delay != time.Minute || ctx.Err() != nil {
 		t.Errorf("Begin = %v with delay %v, want ErrOverloaded at once", err, delay)
 	}
 }
@@ -280,6 +306,29 @@ func TestABeginWhoseCallIsOverBeginsOnceMoreWithANewCallID(t *testing.T) {
 				t.Errorf("%d Begins, want two with two call ids", len(w.begins))
 			}
 		})
+	}
+}
+
+func TestTextThatIsNotUTF8IsAnInvalidRequest(t *testing.T) {
+	w := newWorld(t)
+	bad := key
+	bad.ID = "\xff"
+	for name, call := range map[string]func() error{
+		"Begin": func() error { _, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: bad}); return err },
+		"a scheme": func() error {
+			_, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: key, FingerprintScheme: "\xff"})
+			return err
+		},
+		"BatchBegin": func() error {
+			_, err := w.keeper.BatchBegin(t.Context(), []client.BeginRequest{{Key: bad}})
+			return err
+		},
+		"Get": func() error { _, err := w.keeper.Get(t.Context(), bad); return err },
+	} {
+		err := call()
+		if !errors.Is(err, oncekeeper.ErrInvalidRequest) || status.Code(err) != codes.InvalidArgument || len(client.FieldViolations(err)) != 1 {
+			t.Errorf("%s = %v, want ErrInvalidRequest", name, err)
+		}
 	}
 }
 

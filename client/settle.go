@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -141,7 +142,7 @@ func fit(e Ended, limit int64, resource string) Ended {
 			r.Resource = resource
 		}
 		fitted := Ended{As: e.As, Response: &r}
-		if !utf8.ValidString(r.ContentType) || !utf8.ValidString(r.Resource) {
+		if !travels(r) {
 			return least(fitted)
 		}
 		if limit > 0 && int64(len(r.Body)) > limit {
@@ -168,6 +169,12 @@ func fit(e Ended, limit int64, resource string) Ended {
 		e.As = oncekeeper.SettledUnknown
 	}
 	return Ended{As: e.As, Status: &st}
+}
+
+// travels says whether protobuf carries r: its text is UTF-8.
+func travels(r oncekeeper.Response) bool {
+	return utf8.ValidString(r.ContentType) && utf8.ValidString(r.Resource) &&
+		!slices.ContainsFunc(r.Metadata, func(m oncekeeper.MetadataEntry) bool { return !utf8.ValidString(m.Name) })
 }
 
 // tooMuch says whether the service, or its transport, will never take so much.

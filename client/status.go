@@ -97,7 +97,7 @@ func OfService(err error) bool {
 		_, ok := oncekeeper.SentinelOf(wire.FromError(err, nil))
 		return ok
 	}
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself, each branch of it
 	case interface{ Unwrap() error }:
 		return OfService(e.Unwrap())
 	case interface{ Unwrap() []error }:

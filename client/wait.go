@@ -52,7 +52,7 @@ func (c *Client) acquire(ctx context.Context, req Request) (BeginAnswer, *lease,
 	waiting := c.startWaiting(ctx, req.Wait)
 	begin := req.begin()
 	release := func() {}
-	for over, lost := false, 0; ; {
+	for over, lost, polls := false, 0, 0; ; polls++ {
 		asked := c.clock.Monotonic()
 		answer, err := c.begin(ctx, begin)
 		release()
@@ -81,7 +81,7 @@ func (c *Client) acquire(ctx context.Context, req Request) (BeginAnswer, *lease,
 			return answer, nil, nil
 		}
 		held := c.clock.Monotonic() - asked
-		begin.Wait, release, err = waiting.next(ctx, answer.InProgress, begin.Wait, held)
+		begin.Wait, release, err = waiting.next(ctx, answer.InProgress, polls, begin.Wait, held)
 		if err != nil {
 			return BeginAnswer{}, nil, err
 		}
@@ -90,14 +90,17 @@ func (c *Client) acquire(ctx context.Context, req Request) (BeginAnswer, *lease,
 
 // next gives how long to ask the server to hold the next call, after what pause
 // is due: none where the server did hold the last one, or may hold the next.
-func (w waiting) next(ctx context.Context, p *InProgress, hold, held time.Duration) (time.Duration, func(), error) {
+func (w waiting) next(ctx context.Context, p *InProgress, polls int, hold, held time.Duration) (time.Duration, func(), error) {
 	if declined := hold > 0 && held < min(hold/2, heldEnough); !declined {
 		if release, ok := w.c.openWait(); ok {
 			return min(w.left(), maxHold), release, nil
 		}
 	}
 	busy := refusal(oncekeeper.ErrInProgress, "", wire.Details{RetryDelay: p.RetryDelay})
-	if clock.Sleep(ctx, w.c.clock, min(w.c.pause(0, busy), w.left())) != nil {
+	if p.RetryDelay > 0 {
+		polls = 0 // the service paces
+	}
+	if clock.Sleep(ctx, w.c.clock, min(w.c.pause(polls, busy), w.left())) != nil {
 		return 0, nil, ended(ctx, busy)
 	}
 	release, ok := w.c.openWait()

@@ -13,6 +13,7 @@ import (
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
 // other holds the key as another process does.
@@ -212,6 +213,31 @@ func TestAServiceThatDoesNotHoldTheCallIsNotAskedInAHotLoop(t *testing.T) {
 	w.clock.pass(t, time.Second, 1100*time.Millisecond)
 	if err := recv(t, done, "the answer"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAServiceThatGivesNoDelayIsAskedEverMoreRarely(t *testing.T) {
+	w := newWorld(t, client.WithMaxWaits(0), client.WithBackoff(50*time.Millisecond, time.Hour))
+	w.answer = &pb.BeginResponse{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := ask(t.Context(), w); !errors.Is(err, oncekeeper.ErrInProgress) {
+			t.Errorf("Do = %v", err)
+		}
+	}()
+	for {
+		d, ok := w.clock.awaitUnless(t, done, 1, time.Minute)
+		if !ok {
+			break
+		}
+		if d != client.DefaultCallTimeout { // that is a call under way
+			w.clock.Advance(d)
+		}
+		w.clock.awaitNone(t, d, d)
+	}
+	if n := w.seen("Begin"); n > 100 {
+		t.Errorf("it was asked %d times in a minute", n)
 	}
 }
 

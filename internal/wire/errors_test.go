@@ -117,6 +117,20 @@ func TestDetailsWinOverTheTrailer(t *testing.T) {
 	}
 }
 
+func TestTheFirstOfTwoReasonsIsTaken(t *testing.T) {
+	st, err := status.New(codes.FailedPrecondition, "x").WithDetails(
+		&errdetails.ErrorInfo{Domain: "example.com", Reason: "OVERLOADED"},
+		&errdetails.ErrorInfo{Domain: "oncekeeper", Reason: "FENCED"},
+		&errdetails.ErrorInfo{Domain: "oncekeeper", Reason: "OVERLOADED"},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := wire.FromError(st.Err(), nil); !errors.Is(got, oncekeeper.ErrFenced) {
+		t.Errorf("FromError = %v, want the first of ours", got)
+	}
+}
+
 func TestEveryReasonCrossesInABatch(t *testing.T) {
 	reasons(t, func(t *testing.T, s *oncekeeper.Error, reason pb.ErrorReason) {
 		p := wire.BatchErrorToProto(s, wire.Details{})
