@@ -1,0 +1,131 @@
+package grpcguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/client/internal/methodoptions"
+	optionsv1 "github.com/oncekeeper/oncekeeper/proto/oncekeeper/options/v1"
+)
+
+// DefaultWait is how long a call waits for another attempt of its key, unless
+// told otherwise: long enough to answer most double clicks and hedged calls with
+// one round trip, short enough that waiters do not gather in the server.
+const DefaultWait = 500 * time.Millisecond
+
+// Config is how calls are guarded. Tenant is required; the zero value of any
+// other field is its default.
+type Config struct {
+	// Tenant says whose call it is, from what authentication left in the context:
+	// 1 to 128 bytes. Two tenants' equal keys are two keys. Its error goes to the
+	// caller as it is where it has a gRPC status, and as INTERNAL otherwise.
+	Tenant func(ctx context.Context) (string, error)
+	// Methods changes how methods are guarded, by operation
+	// ("package.Service/Method"). One that is named here is guarded, annotated or
+	// not.
+	Methods map[string]Method
+	// Wait bounds how long a call waits for another attempt before it is answered
+	// IN_PROGRESS; its own deadline, less a little for the way back, bounds it too.
+	// 0: DefaultWait. Negative: not at all.
+	Wait time.Duration
+	// ReplayHeader and ReplayTrailer name the metadata of an answer that is kept
+	// and replayed with it: up to 64 entries and 16 KiB in all, the rest is left
+	// out. Credentials, cookies, and what belongs to gRPC or to one connection
+	// cannot be named.
+	ReplayHeader, ReplayTrailer []string
+	// InProgressUnavailable answers IN_PROGRESS as UNAVAILABLE rather than ABORTED,
+	// for callers whose retry policy knows that code alone.
+	InProgressUnavailable bool
+	// Files are searched for methods. Default: protoregistry.GlobalFiles.
+	Files *protoregistry.Files
+	// Logger is told of what no caller can mend: a configuration that the service
+	// refuses, a kept answer that does not fit the method any more. Default:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Method is how one method is guarded.
+type Method struct {
+	// Options stand in for the annotation of its proto. Nil: the annotation holds;
+	// without one, the method is guarded by the metadata's key alone.
+	Options *optionsv1.IdempotencyOptions
+	// Codes says what a status code is settled as: SettledFinal (kept and
+	// replayed), SettledRetryable (nothing was done) or SettledUnknown. OK cannot be
+	// named. On a takeover NOT_FOUND, ALREADY_EXISTS and FAILED_PRECONDITION stay
+	// unknown all the same: TakeoverCodes says otherwise.
+	Codes map[codes.Code]oncekeeper.Settlement
+	// TakeoverCodes is the same for attempts that took over, and wins there.
+	TakeoverCodes map[codes.Code]oncekeeper.Settlement
+	// Wait: see Config. 0: the Config's.
+	Wait time.Duration
+	// MaxRunTime ends the context of what is run. 0: client.DefaultMaxRunTime.
+	MaxRunTime time.Duration
+	// Unguarded lets the method pass, whatever its proto says. Nothing is checked
+	// of it.
+	Unguarded bool
+}
+
+// check gives what is wrong with cfg itself, and fills in the defaults.
+func (cfg *Config) check(keeper *client.Client) error {
+	if keeper == nil {
+		return errors.New("grpcguard: a client of Oncekeeper is required")
+	}
+	if cfg.Tenant == nil {
+		return errors.New("grpcguard: Config.Tenant is required: without it, one tenant could replay another's answers")
+	}
+	if cfg.Wait == 0 {
+		cfg.Wait = DefaultWait
+	}
+	if cfg.Files == nil {
+		cfg.Files = protoregistry.GlobalFiles
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	var inHeader, inTrailer error
+	cfg.ReplayHeader, inHeader = readNames("ReplayHeader", cfg.ReplayHeader)
+	cfg.ReplayTrailer, inTrailer = readNames("ReplayTrailer", cfg.ReplayTrailer)
+	return errors.Join(inHeader, inTrailer)
+}
+
+// resolve gives how every guarded method is guarded, by full method name with
+// its slash, or all that is wrong, naming each method.
+func (cfg *Config) resolve(answers map[codes.Code]oncekeeper.Settlement) (map[string]*method, error) {
+	found := map[string]methodoptions.Method{}
+	for _, m := range methodoptions.Annotated(cfg.Files) {
+		found[m.Operation] = m
+	}
+	var faults []error
+	named := map[string]Method{}
+	for name, changes := range cfg.Methods {
+		m, ok := methodoptions.Find(cfg.Files, name)
+		if !ok {
+			faults = append(faults, fmt.Errorf("grpcguard: Config.Methods names %q, which no linked proto has", name))
+			continue
+		}
+		found[m.Operation], named[m.Operation] = m, changes
+	}
+	methods := map[string]*method{}
+	for _, operation := range slices.Sorted(maps.Keys(found)) {
+		if named[operation].Unguarded {
+			continue
+		}
+		m, err := newMethod(found[operation], named[operation], cfg.Wait, answers)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("grpcguard: %w", err))
+			continue
+		}
+		methods["/"+operation] = m
+	}
+	return methods, errors.Join(faults...)
+}

@@ -1,0 +1,158 @@
+package grpcguard
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/client/internal/callkey"
+	"github.com/oncekeeper/oncekeeper/client/internal/methodoptions"
+)
+
+// OutgoingConfig is how calls to a service without a guard are guarded.
+type OutgoingConfig struct {
+	Config
+	// Key names the key of a call that names none by attach.Key, metadata or its
+	// key field; "" for none. Optional.
+	Key func(ctx context.Context, operation string, request proto.Message) (string, error)
+}
+
+// Outgoing guards the calls of a gRPC client to a service that has no guard of
+// its own: each is begun, made and settled in the caller's process. Not for a
+// service that is guarded: both would ask for one key, and the second would wait
+// for the first.
+//
+// What a code means is not known of such a service, so OK alone is kept, and
+// every failure but those in Method.Codes is unknown. A call that its caller ends
+// is ended, and its outcome unknown too: where it should outlive its caller, give
+// it context.WithoutCancel.
+type Outgoing struct {
+	once *once
+	key  func(ctx context.Context, operation string, request proto.Message) (string, error)
+}
+
+// NewOutgoing makes a guard of outgoing calls that asks keeper. Its errors are
+// New's.
+func NewOutgoing(keeper *client.Client, cfg OutgoingConfig) (*Outgoing, error) {
+	o, err := newOnce(keeper, cfg.Config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Outgoing{once: o, key: cfg.Key}, nil
+}
+
+// Stats gives what was counted so far. Streams are not counted here.
+func (o *Outgoing) Stats() Stats { return o.once.stats.read() }
+
+// Unary is the interceptor. A replay fills the reply, and grpc.Header and
+// grpc.Trailer with what is replayed. Outside it attach.UnaryClientInterceptor
+// makes keys and waits for other attempts; attach.Key works without it. A key
+// named by attach.Key for a method that is not guarded is INTERNAL, since it
+// would be honoured by nobody.
+func (o *Outgoing) Unary() grpc.UnaryClientInterceptor { return o.unary }
+
+func (o *Outgoing) unary(
+	ctx context.Context, fullMethod string, request, reply any,
+	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	named := callkey.FromOptions(options)
+	m := o.once.methods["/"+methodoptions.Operation(fullMethod)]
+	if m == nil && len(named) > 0 {
+		return status.Errorf(codes.Internal, "grpcguard: a key is named for %s, which is neither annotated nor in Config.Methods", fullMethod)
+	}
+	if m == nil {
+		o.once.stats.notGuarded.Add(1)
+		return invoke(ctx, fullMethod, request, reply, conn, options...)
+	}
+	message, key, err := o.outgoing(ctx, m, request, reply, named)
+	switch {
+	case err != nil:
+		o.once.stats.refused.Add(1)
+		return err
+	case key == "" && m.required:
+		o.once.stats.refused.Add(1)
+		return callkey.Refuse(m.operation, m.keyPlace(), "is required")
+	case key == "":
+		o.once.stats.keyless.Add(1)
+		return invoke(ctx, fullMethod, request, reply, conn, options...)
+	}
+	a, err := o.once.do(ctx, m, key, message, func(run context.Context) given {
+		var header, trailer metadata.MD
+		run, end := endWith(run, ctx)
+		defer end()
+		err := invoke(run, fullMethod, message, reply, conn, append(slices.Clip(options), grpc.Header(&header), grpc.Trailer(&trailer))...)
+		return given{response: reply, err: err, header: header, trailer: trailer}
+	})
+	if err != nil {
+		return err
+	}
+	if a.replayed {
+		fill(options, a.header, a.trailer)
+	}
+	if a.replayed && a.err == nil {
+		return proto.Unmarshal(a.body, reply.(proto.Message))
+	}
+	return a.err
+}
+
+// outgoing gives the request with its key in the key field, and the key; "" for
+// none.
+func (o *Outgoing) outgoing(ctx context.Context, m *method, request, reply any, named []string) (proto.Message, string, error) {
+	message, ok := request.(proto.Message)
+	into, replies := reply.(proto.Message)
+	var inField []string
+	if ok && m.keyField != "" {
+		inField, ok = callkey.ReadField(request, m.keyField)
+	}
+	if !ok || !replies || into.ProtoReflect().Descriptor().FullName() != m.reply.Descriptor().FullName() {
+		return nil, "", status.Errorf(codes.Internal, "grpcguard: a call of %s has a %T and a %T, which is not what its proto says", m.operation, request, reply)
+	}
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	key, found, err := callkey.Agree(m.operation,
+		callkey.Named{Place: "attach.Key", Keys: named},
+		callkey.Named{Place: callkey.Metadata, Keys: sent[callkey.Metadata]},
+		callkey.Named{Place: m.keyField, Keys: inField})
+	if err == nil && !found && o.key != nil {
+		key, err = o.key(ctx, m.operation, message)
+	}
+	if err != nil || key == "" {
+		return message, "", err
+	}
+	if m.keyField != "" {
+		message = callkey.WithField(request, m.keyField, key).(proto.Message)
+	}
+	return message, key, nil
+}
+
+// endWith gives run with the caller's deadline and end beside its own.
+func endWith(run, caller context.Context) (context.Context, context.CancelFunc) {
+	cancelDeadline := func() {}
+	if deadline, ok := caller.Deadline(); ok {
+		run, cancelDeadline = context.WithDeadline(run, deadline)
+	}
+	run, cancel := context.WithCancel(run)
+	stop := context.AfterFunc(caller, cancel)
+	return run, func() {
+		stop()
+		cancel()
+		cancelDeadline()
+	}
+}
+
+// fill gives the caller's options a replay's header and trailer.
+func fill(options []grpc.CallOption, header, trailer metadata.MD) {
+	for _, option := range options {
+		switch into := option.(type) {
+		case grpc.HeaderCallOption:
+			*into.HeaderAddr = header
+		case grpc.TrailerCallOption:
+			*into.TrailerAddr = trailer
+		}
+	}
+}
