@@ -53,6 +53,12 @@ var resolving = []Scenario{
 		l.release()
 		l.unchanged(lifecycle.AlreadySettled, asked)
 	}},
+	{"a release ends for how long the unknown outcome was to be remembered", func(l *Life) {
+		l.abandoned()
+		l.release()
+		l.granted(1, remembered(retention))
+		expect(l, "unsettled until", l.rec.UnsettledUntil, l.now.Add(lease).Add(retention))
+	}},
 	{"a release keeps the fingerprint", func(l *Life) {
 		l.abandoned()
 		l.release()
@@ -148,6 +154,12 @@ var deleting = []Scenario{
 		l.forget(false)
 		l.granted(1, sending("", ""))
 		l.unchanged(lifecycle.Mismatch, l.asks(sending("", "digest")))
+	}},
+	{"a fingerprint of the empty scheme fits a deleted key", func(l *Life) {
+		l.abandoned()
+		l.forget(false)
+		l.granted(1, sending("", "digest"))
+		l.unchanged(lifecycle.Mismatch, l.asks(sending("", "another")))
 	}},
 	{"a deleted key has no call to retry", func(l *Life) {
 		asked := l.asks()

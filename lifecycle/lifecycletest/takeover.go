@@ -152,6 +152,13 @@ var takingOver = []Scenario{
 		l.granted(2)
 		expect(l, "takeover", l.rec.Takeover, false)
 	}},
+	{"a grant's lease is its own, though the last one's would have gone on for longer", func(l *Life) {
+		l.released(leased(9 * lease))
+		l.granted(2)
+		expect(l, "lease end", l.rec.LeaseEnd, l.now.Add(lease))
+		l.wait(lease)
+		l.granted(3)
+	}},
 	{"tokens grow although the clock stands still", func(l *Life) {
 		token := l.granted(1)
 		for number := int32(2); number < 10; number++ {
@@ -178,6 +185,7 @@ var givingUp = []Scenario{
 		last.Status = &oncekeeper.Status{Code: 14, Message: "the second time"}
 		l.play(lifecycle.Settled, last)
 		etag := l.rec.Etag()
+		l.wait(lease)
 		l.begin(lifecycle.Replayed)
 		l.state(oncekeeper.StateFailed)
 		outcome := l.rec.Outcome()
@@ -216,6 +224,7 @@ var givingUp = []Scenario{
 		l.begin(lifecycle.Unresolved)
 		l.state(oncekeeper.StateUnresolved)
 		expect(l, "token", l.rec.Token, second)
+		expect(l, "its lease is over", l.rec.LeaseEnd <= l.now, true)
 		l.unchanged(lifecycle.Settled, failure(l.Key, second, oncekeeper.SettledRetryable))
 		l.unchanged(lifecycle.AlreadySettled, lifecycle.Renew{Key: l.Key, Token: second})
 		for _, as := range []oncekeeper.Settlement{oncekeeper.SettledFinal, oncekeeper.SettledUnknown} {
