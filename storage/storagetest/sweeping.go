@@ -124,6 +124,21 @@ var sweeping = []check{
 		h.want(lifecycle.InProgress, h.begins(keys[0]))
 		h.want(lifecycle.Replayed, h.begins(keys[1]))
 	}},
+	{"what expires anew between being found and being deleted is left its grace", func(h *hands) {
+		if h.BeforeDelete == nil {
+			h.Log("this store cannot be stopped between finding and deleting")
+			return
+		}
+		key := keyOf("k")
+		h.completed(key)
+		h.Advance(2 * retention)
+		h.BeforeDelete(func() {
+			h.completed(key)
+			h.Advance(retention)
+		})
+		expect(h, "swept", h.sweep(grace(retention/2)).Records, 0)
+		expect(h, "left", h.sweep(dryRun(0)).Records, 1)
+	}},
 	{"two sweeps at once count nothing twice", func(h *hands) {
 		keys := keysOf(300)
 		for _, key := range keys {
