@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // An exponential pause overflows where its exponent is not bounded, and then
@@ -78,6 +80,18 @@ func TestTheBudgetStopsRetriesBelowHalfAndRefills(t *testing.T) {
 	}
 	if b.tokens != 10 {
 		t.Errorf("%v tokens, want no more than 10", b.tokens)
+	}
+}
+
+func TestALeaseIsNeverShortened(t *testing.T) {
+	l := newLease(clock.NewManual(time.Unix(1, 0)), &Grant{Lease: time.Minute})
+	l.extend(time.Second, 30*time.Second)
+	if left, length := l.left(); left != 59*time.Second || length != time.Minute {
+		t.Errorf("%v left of %v, want 59 s of a minute", left, length)
+	}
+	l.extend(time.Second, time.Minute)
+	if left, _ := l.left(); left != time.Minute {
+		t.Errorf("%v left, want a minute", left)
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *Client) BatchSettle(ctx context.Context, settlements []Settlement) ([]S
 		msg.Settlements = append(msg.Settlements, settlementToProto(s))
 	}
 	var resp *pb.BatchSettleResponse
-	_, err := c.call(ctx, callKind{name: "batch settle", essential: true}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
+	_, err := c.call(ctx, callKind{name: "batch settle", essential: c.settleTimeout}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
 		resp, err = c.service.BatchSettle(ctx, msg, opts...)
 		return err
 	})

@@ -39,6 +39,7 @@ type fake struct {
 	mostHeld      int
 	maxBytes      int64
 	attempts      int32
+	renewNothing  bool
 	hideLimit     bool
 	declineToHold bool
 	// answer, where set, is what every Begin gets.
@@ -211,6 +212,9 @@ func (f *fake) Renew(ctx context.Context, req *pb.RenewRequest) (*pb.RenewRespon
 	})
 	if err := verdict.Err(); err != nil {
 		return nil, refuse(ctx, err, key.Operation)
+	}
+	if f.renewNothing {
+		return &pb.RenewResponse{}, nil
 	}
 	return &pb.RenewResponse{Lease: wire.DurationToProto(rec.LeaseEnd.Sub(now))}, nil
 }

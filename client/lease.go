@@ -85,7 +85,7 @@ type Renewal struct {
 // over; ErrInvalidRequest, ErrUnauthenticated, ErrPermissionDenied, this
 // package's ErrUnavailable, or ctx's cause.
 func (c *Client) Renew(ctx context.Context, req RenewRequest) (Renewal, error) {
-	return c.renew(ctx, callKind{name: "renew", essential: true}, req)
+	return c.renew(ctx, callKind{name: "renew", essential: c.settleTimeout}, req)
 }
 
 func (c *Client) renew(ctx context.Context, kind callKind, req RenewRequest) (Renewal, error) {

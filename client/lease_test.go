@@ -218,8 +218,8 @@ func TestALeaseThatCannotBeRenewedEndsTheFunctionBeforeAnotherMayRun(t *testing.
 		if cause := context.Cause(ctx); !errors.Is(cause, client.ErrLeaseLost) {
 			t.Errorf("the cause is %v, want ErrLeaseLost", cause)
 		}
-		if left := w.record(key).LeaseEnd.Sub(w.now()); left > time.Second {
-			t.Errorf("it was told %v before the end, want no more than the margin", left)
+		if left := w.record(key).LeaseEnd.Sub(w.now()); left != time.Second {
+			t.Errorf("it was told %v before the end, want the margin of 1 s", left)
 		}
 		return "done", nil
 	})
@@ -228,6 +228,42 @@ func TestALeaseThatCannotBeRenewedEndsTheFunctionBeforeAnotherMayRun(t *testing.
 	}
 	if n := w.seen("Renew"); n != 0 {
 		t.Errorf("%d renewals arrived", n)
+	}
+}
+
+func TestALeaseThatIsRenewedToNothingIsNotRenewedInAHotLoop(t *testing.T) {
+	w := newWorld(t)
+	w.renewNothing = true
+	_, err := client.Do(t.Context(), w.keeper, key, func(context.Context, *client.Attempt) (int, error) {
+		w.clock.pass(t, 10*time.Second, 10*time.Second)
+		w.clock.await(t, 50*time.Millisecond, 100*time.Millisecond)
+		if n := w.seen("Renew"); n != 1 {
+			t.Errorf("%d renewals with no pause", n)
+		}
+		return 1, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACheckpointRenewsTheLease(t *testing.T) {
+	w := newWorld(t)
+	_, err := client.Do(t.Context(), w.keeper, key, func(ctx context.Context, a *client.Attempt) (int, error) {
+		w.clock.await(t, 10*time.Second, 10*time.Second)
+		w.clock.Advance(6 * time.Second)
+		if err := a.SaveCheckpoint(ctx, []byte("x")); err != nil {
+			t.Error(err)
+		}
+		w.clock.Advance(4 * time.Second) // it would be time to renew
+		w.clock.await(t, 6*time.Second, 6*time.Second)
+		if n := w.seen("Renew"); n != 1 {
+			t.Errorf("%d renewals, want the checkpoint's alone", n)
+		}
+		return 1, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -55,9 +55,9 @@ type callKind struct {
 	// linger is how long a try may outlive its caller: the answer may be a grant,
 	// which must be given back rather than left to lapse.
 	linger time.Duration
-	// essential calls are retried though the budget is spent, for no longer than
-	// the client's settle time-out.
-	essential bool
+	// essential, where set, has the call retried though the budget is spent, for so
+	// long in all.
+	essential time.Duration
 }
 
 // rpc is one try of a call.
@@ -66,34 +66,49 @@ type rpc func(ctx context.Context, opts ...grpc.CallOption) error
 // call tries f until it is answered, within ctx and the retry budget. It gives
 // when the try that was answered was sent, on the clock's Monotonic.
 func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Duration, err error) {
-	if kind.essential {
-		limited, cancel := clock.WithTimeout(ctx, c.clock, c.settleTimeout, errSettleTime)
+	caller := ctx
+	if kind.essential > 0 {
+		limited, cancel := clock.WithTimeout(ctx, c.clock, kind.essential, errNoAnswer)
 		defer cancel()
 		ctx = limited
 	}
 	var last error
 	for n := 0; ; n++ {
-		if ctx.Err() != nil {
-			return 0, &endedError{call: kind.name, cause: context.Cause(ctx), ctxErr: ctx.Err(), last: last}
+		switch {
+		case caller.Err() != nil:
+			return 0, &endedError{call: kind.name, cause: context.Cause(caller), ctxErr: caller.Err(), last: last}
+		case ctx.Err() != nil && last == nil:
+			return 0, &callError{call: kind.name, err: errNoAnswer, outage: true}
+		case ctx.Err() != nil:
+			return 0, &callError{call: kind.name, err: last, outage: true}
 		}
 		sent = c.clock.Monotonic()
-		last = c.try(ctx, kind, c.callTimeout, f)
+		err := c.try(ctx, kind, c.callTimeout, f)
 		switch {
-		case last == nil:
+		case err == nil:
 			c.budget.succeeded()
 			return sent, nil
+		case ctx.Err() != nil && cutShort(err):
+			continue // it says nothing of its own
 		case ctx.Err() != nil:
+			last = err
 			continue
-		case !retryable(last):
-			return sent, &callError{call: kind.name, err: last}
+		case !retryable(err):
+			return sent, &callError{call: kind.name, err: err}
 		}
-		pause := c.pause(n, last)
-		if allowed := c.budget.failed() || kind.essential; !allowed || endsWithin(ctx, pause) {
-			return sent, &callError{call: kind.name, err: last, outage: true}
+		last = err
+		pause := c.pause(n, err)
+		if allowed := c.budget.failed() || kind.essential > 0; !allowed || endsWithin(ctx, pause) {
+			return sent, &callError{call: kind.name, err: err, outage: true}
 		}
 		// Where ctx ends the pause, the loop says so.
 		_ = clock.Sleep(ctx, c.clock, pause)
 	}
+}
+
+func cutShort(err error) bool {
+	code := status.Code(err)
+	return code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
 // try makes one RPC, bounded by timeout beyond what the server may hold it.
@@ -136,7 +151,7 @@ func (c *Client) tryContext(ctx context.Context, kind callKind, timeout time.Dur
 	}
 }
 
-var errNoAnswer = errors.New("no answer in time")
+var errNoAnswer = status.Error(codes.Unavailable, "no answer in time")
 
 // retryable: nothing was decided or it is not known, and the same call again can
 // tell.

@@ -13,7 +13,6 @@ import (
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
-	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
 func statusOf(sentinel error, d wire.Details) error {
@@ -26,56 +25,6 @@ func background(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
-}
-
-// The claim was committed, its answer was lost, and the retry met its own record.
-func TestALostBeginAnswerIsAskedForAgainAndRunsOnce(t *testing.T) {
-	w := newWorld(t)
-	lost := 0
-	w.between = func(ctx context.Context, method string, call func(context.Context) error) error {
-		err := call(ctx)
-		if method == "Begin" && lost < 2 {
-			lost++
-			return errCut
-		}
-		return err
-	}
-	runs := 0
-	done := background(func() error {
-		_, err := client.Do(t.Context(), w.keeper, key, func(_ context.Context, a *client.Attempt) (int, error) {
-			runs++
-			if a.Number() != 1 || a.Takeover() {
-				t.Errorf("attempt %d, takeover %v, want the first grant", a.Number(), a.Takeover())
-			}
-			return 1, nil
-		})
-		return err
-	})
-	w.clock.pass(t, 50*time.Millisecond, 100*time.Millisecond)
-	w.clock.pass(t, 50*time.Millisecond, 200*time.Millisecond)
-	if err := recv(t, done, "Do's return"); err != nil {
-		t.Errorf("Do = %v", err)
-	}
-	if runs != 1 || w.seen("Begin") != 3 {
-		t.Errorf("%d runs after %d Begins, want 1 after 3", runs, w.seen("Begin"))
-	}
-	for _, b := range w.begins {
-		if b.GetCallId() != w.begins[0].GetCallId() || len(b.GetCallId()) != 32 {
-			t.Errorf("call ids %q and %q, want one of 128 bits", w.begins[0].GetCallId(), b.GetCallId())
-		}
-	}
-}
-
-func TestEachBeginHasACallIDOfItsOwn(t *testing.T) {
-	w := newWorld(t)
-	for range 2 {
-		if _, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: key}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if w.begins[0].GetCallId() == w.begins[1].GetCallId() {
-		t.Error("two calls share a call id")
-	}
 }
 
 func TestALostCompleteAnswerIsSaidAgain(t *testing.T) {
@@ -197,8 +146,8 @@ func TestAnOutageSpendsTheBudgetAndThenFailsAtOnce(t *testing.T) {
 		t.Errorf("a settlement was tried %d times, want 2", n-6)
 	}
 	w.clock.Advance(client.DefaultSettleTimeout)
-	if err := recv(t, done, "Complete's return"); !errors.Is(err, client.ErrUnavailable) {
-		t.Errorf("Complete = %v, want ErrUnavailable when its time is over", err)
+	if err := recv(t, done, "Complete's return"); !errors.Is(err, client.ErrUnavailable) || status.Code(err) != codes.Unavailable || errors.Is(err, context.Canceled) {
+		t.Errorf("Complete = %v, want ErrUnavailable when its time is over, and nobody's cancellation", err)
 	}
 }
 
@@ -268,6 +217,40 @@ func TestAConnectionThatSwallowsEverythingIsGivenUpAndTriedAgain(t *testing.T) {
 	}
 }
 
+func TestASettlementThatIsSwallowedEndsWithItsTime(t *testing.T) {
+	w := newWorld(t, client.WithCallTimeout(time.Hour))
+	swallowed := make(chan struct{})
+	w.between = func(ctx context.Context, _ string, _ func(context.Context) error) error {
+		close(swallowed)
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	done := background(func() error {
+		_, err := w.keeper.Fail(t.Context(), key, 1, oncekeeper.SettledRetryable, nil)
+		return err
+	})
+	recv(t, swallowed, "the settlement")
+	w.clock.pass(t, client.DefaultSettleTimeout, client.DefaultSettleTimeout)
+	if err := recv(t, done, "Fail's return"); !errors.Is(err, client.ErrUnavailable) || status.Code(err) != codes.Unavailable {
+		t.Errorf("Fail = %v, want ErrUnavailable", err)
+	}
+}
+
+func TestACallerThatEndsAnOutageIsToldOfBoth(t *testing.T) {
+	w := newWorld(t)
+	w.between = func(context.Context, string, func(context.Context) error) error { return errCut }
+	ctx, hangUp := context.WithCancel(t.Context())
+	done := background(func() error {
+		_, err := w.keeper.Get(ctx, key)
+		return err
+	})
+	w.clock.await(t, 50*time.Millisecond, 100*time.Millisecond)
+	hangUp()
+	if err := recv(t, done, "Get's return"); !errors.Is(err, context.Canceled) || !errors.Is(err, errCut) || status.Code(err) != codes.Canceled {
+		t.Errorf("Get = %v, want context.Canceled and the outage", err)
+	}
+}
+
 func TestTheDetailsOfAnInvalidRequestAreGiven(t *testing.T) {
 	w := newWorld(t)
 	w.between = func(context.Context, string, func(context.Context) error) error {
@@ -279,83 +262,5 @@ func TestTheDetailsOfAnInvalidRequestAreGiven(t *testing.T) {
 	}
 	if client.FieldViolations(errCut) != nil || client.Operation(errCut) != "" {
 		t.Error("another's error has violations or an operation")
-	}
-}
-
-func TestABeginWhoseCallIsOverBeginsOnceMoreWithANewCallID(t *testing.T) {
-	for name, refusals := range map[string]int{"once": 1, "twice": 2} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			left := refusals
-			w.between = func(ctx context.Context, method string, call func(context.Context) error) error {
-				err := call(ctx)
-				if method == "Begin" && left > 0 {
-					left--
-					w.mu.Lock()
-					delete(w.records, key)
-					w.mu.Unlock()
-					return statusOf(oncekeeper.ErrAlreadySettled, wire.Details{})
-				}
-				return err
-			}
-			_, err := client.Do(t.Context(), w.keeper, key, func(context.Context, *client.Attempt) (int, error) { return 1, nil })
-			if wantErr := refusals > 1; errors.Is(err, oncekeeper.ErrAlreadySettled) != wantErr {
-				t.Errorf("Do = %v", err)
-			}
-			if len(w.begins) != 2 || w.begins[0].GetCallId() == w.begins[1].GetCallId() {
-				t.Errorf("%d Begins, want two with two call ids", len(w.begins))
-			}
-		})
-	}
-}
-
-func TestTextThatIsNotUTF8IsAnInvalidRequest(t *testing.T) {
-	w := newWorld(t)
-	bad := key
-	bad.ID = "\xff"
-	for name, call := range map[string]func() error{
-		"Begin": func() error { _, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: bad}); return err },
-		"a scheme": func() error {
-			_, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: key, FingerprintScheme: "\xff"})
-			return err
-		},
-		"BatchBegin": func() error {
-			_, err := w.keeper.BatchBegin(t.Context(), []client.BeginRequest{{Key: bad}})
-			return err
-		},
-		"Get": func() error { _, err := w.keeper.Get(t.Context(), bad); return err },
-	} {
-		err := call()
-		if !errors.Is(err, oncekeeper.ErrInvalidRequest) || status.Code(err) != codes.InvalidArgument || len(client.FieldViolations(err)) != 1 {
-			t.Errorf("%s = %v, want ErrInvalidRequest", name, err)
-		}
-	}
-}
-
-func TestAnAnswerThatIsNotKnownIsInProgressAndNeverRuns(t *testing.T) {
-	w := newWorld(t)
-	w.answer = &pb.BeginResponse{}
-	answer, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: key})
-	if err != nil || answer.InProgress == nil || answer.Grant != nil {
-		t.Errorf("Begin = %+v, %v, want in progress", answer, err)
-	}
-	_, err = client.Do(t.Context(), w.keeper, key, neverRun(t), client.WithWait(0))
-	if !errors.Is(err, oncekeeper.ErrInProgress) {
-		t.Errorf("Do = %v, want ErrInProgress", err)
-	}
-}
-
-func TestAGrantWithoutATokenIsNotRun(t *testing.T) {
-	w := newWorld(t)
-	w.answer = &pb.BeginResponse{Result: &pb.BeginResponse_Grant{Grant: &pb.Grant{}}}
-	if _, err := client.Do(t.Context(), w.keeper, key, neverRun(t)); err == nil {
-		t.Error("Do gave no error")
-	}
-}
-
-func neverRun(t *testing.T) func(context.Context, *client.Attempt) (int, error) {
-	return func(context.Context, *client.Attempt) (int, error) {
-		t.Error("it ran")
-		return 0, nil
 	}
 }

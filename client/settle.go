@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -14,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/oncekeeper/oncekeeper"
-	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
@@ -47,10 +45,14 @@ type Settlement struct {
 // ErrUnauthenticated, ErrPermissionDenied, this package's ErrUnavailable, or
 // ctx's cause.
 func (c *Client) Settle(ctx context.Context, s Settlement) (oncekeeper.Instant, error) {
+	return c.settle(ctx, s, c.settleTimeout)
+}
+
+func (c *Client) settle(ctx context.Context, s Settlement, limit time.Duration) (oncekeeper.Instant, error) {
 	if s.As == oncekeeper.SettledComplete {
-		return c.complete(ctx, completeToProto(s))
+		return c.complete(ctx, completeToProto(s), limit)
 	}
-	return c.fail(ctx, failToProto(s))
+	return c.fail(ctx, failToProto(s), limit)
 }
 
 // Complete is Settle for an attempt that ran.
@@ -64,9 +66,9 @@ func (c *Client) Fail(ctx context.Context, key oncekeeper.Key, token int64, as o
 	return c.Settle(ctx, Settlement{Key: key, Token: token, Ended: Ended{As: as, Status: s}})
 }
 
-func (c *Client) complete(ctx context.Context, msg *pb.CompleteRequest) (oncekeeper.Instant, error) {
+func (c *Client) complete(ctx context.Context, msg *pb.CompleteRequest, limit time.Duration) (oncekeeper.Instant, error) {
 	var expires *timestamppb.Timestamp
-	_, err := c.call(ctx, callKind{name: "complete", essential: true}, func(ctx context.Context, opts ...grpc.CallOption) error {
+	_, err := c.call(ctx, callKind{name: "complete", essential: limit}, func(ctx context.Context, opts ...grpc.CallOption) error {
 		resp, err := c.service.Complete(ctx, msg, opts...)
 		expires = resp.GetExpireTime()
 		return err
@@ -74,9 +76,9 @@ func (c *Client) complete(ctx context.Context, msg *pb.CompleteRequest) (oncekee
 	return toldInstant(expires), err
 }
 
-func (c *Client) fail(ctx context.Context, msg *pb.FailRequest) (oncekeeper.Instant, error) {
+func (c *Client) fail(ctx context.Context, msg *pb.FailRequest, limit time.Duration) (oncekeeper.Instant, error) {
 	var expires *timestamppb.Timestamp
-	_, err := c.call(ctx, callKind{name: "fail", essential: true}, func(ctx context.Context, opts ...grpc.CallOption) error {
+	_, err := c.call(ctx, callKind{name: "fail", essential: limit}, func(ctx context.Context, opts ...grpc.CallOption) error {
 		resp, err := c.service.Fail(ctx, msg, opts...)
 		expires = resp.GetExpireTime()
 		return err
@@ -101,18 +103,16 @@ func failToProto(s Settlement) *pb.FailRequest {
 // settleAttempt settles what ran, whatever has become of ctx, for no longer than
 // the settle time-out. What cannot be kept whole is kept as far as it can.
 func (c *Client) settleAttempt(ctx context.Context, a *Attempt, e Ended) error {
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), c.clock, c.settleTimeout, errSettleTime)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	end := c.clock.Monotonic() + c.settleTimeout
 	s := Settlement{Key: a.key, Token: a.token, Ended: fit(e, a.limit, a.resourceSet())}
-	_, err := c.Settle(ctx, s)
+	_, err := c.settle(ctx, s, c.settleTimeout)
 	if tooMuch(err) {
 		s.Ended = least(s.Ended)
-		_, err = c.Settle(ctx, s)
+		_, err = c.settle(ctx, s, max(1, end-c.clock.Monotonic()))
 	}
 	return err
 }
-
-var errSettleTime = fmt.Errorf("%w: no verdict in the time there is for it", ErrUnavailable)
 
 // giveBackTimeout bounds how long a caller that does not run its grant is kept.
 const giveBackTimeout = 5 * time.Second
@@ -120,11 +120,11 @@ const giveBackTimeout = 5 * time.Second
 // giveBack settles a grant that will not be run, so that the next Begin need not
 // wait for its lease to end. That it could not be is no error: it will end.
 func (c *Client) giveBack(ctx context.Context, g *Grant) {
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), c.clock, min(giveBackTimeout, c.settleTimeout), errSettleTime)
-	defer cancel()
-	_, err := c.Fail(ctx, g.key, g.Token, oncekeeper.SettledRetryable, &oncekeeper.Status{
+	ctx = context.WithoutCancel(ctx)
+	notRun := Ended{As: oncekeeper.SettledRetryable, Status: &oncekeeper.Status{
 		Code: int32(codes.Canceled), Message: "the attempt was not run",
-	})
+	}}
+	_, err := c.settle(ctx, Settlement{Key: g.key, Token: g.Token, Ended: notRun}, min(giveBackTimeout, c.settleTimeout))
 	if err != nil && !refused(err) {
 		c.log.DebugContext(ctx, "a grant that was not run could not be given back", c.logKey(g.key), "token", g.Token, "error", err)
 	}
