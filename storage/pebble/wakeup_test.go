@@ -51,7 +51,7 @@ func TestAWaiterIsNotWokenBeforeTheSettlementIsSynced(t *testing.T) {
 		t.Errorf("a waiter was woken with %v before the settlement was synced", res)
 	case err := <-settled:
 		t.Errorf("the settlement was answered (%v) before it was synced", err)
-	default:
+	case <-time.After(grace):
 	}
 	fs.open()
 	if err := <-settled; err != nil {
