@@ -109,3 +109,20 @@ func TestALeaseBeyondTheEndOfTimeDoesNotWrap(t *testing.T) {
 		t.Errorf("got lease end %d and expiry %d, want them in order", rec.LeaseEnd, rec.Expires)
 	}
 }
+
+func TestTokensGrowAcrossASweptRecordAlthoughTheClockSteppedBack(t *testing.T) {
+	short := asked(func(c *lifecycle.Begin) { c.Grant.Retention, c.Grant.Lease = time.Second, time.Second })
+	rec := must(t, lifecycle.Granted, nil, short, start)
+	back := start.Add(-time.Hour)
+	rec = must(t, lifecycle.Settled, rec, as(oncekeeper.SettledFinal, rec.Token), back)
+	for at := back; at < start.Add(2*time.Hour); at = at.Add(10 * time.Minute) {
+		if !lifecycle.Gone(rec, at) {
+			must(t, lifecycle.Replayed, rec, short, at)
+			continue
+		}
+		// A sweep has deleted it.
+		if next := must(t, lifecycle.Granted, nil, short, at); next.Token <= rec.Token {
+			t.Fatalf("at %v: token %d was granted after %d", at.Time(), next.Token, rec.Token)
+		}
+	}
+}

@@ -96,11 +96,14 @@ func renew(rec *oncekeeper.KeyRecord, c Renew, now oncekeeper.Instant) (*oncekee
 	if rec.State != oncekeeper.StoredPending || rec.Last != oncekeeper.SettledNot {
 		return rec, AlreadySettled
 	}
-	next := change(rec)
 	lease := c.Lease
 	if lease == 0 {
 		lease = rec.Granted.Lease
 	}
+	if now.Add(lease) <= rec.LeaseEnd && c.Checkpoint == nil {
+		return rec, Renewed
+	}
+	next := change(rec)
 	extendLease(next, now.Add(lease))
 	if c.Checkpoint != nil {
 		next.Checkpoint = c.Checkpoint
@@ -146,10 +149,18 @@ func settle(rec *oncekeeper.KeyRecord, c Settle, now oncekeeper.Instant) (*oncek
 	return next, Settled
 }
 
-// open: a holder that last said so may still say as. A pending record's may have
-// said retryable: it was released, and is held since its attempts are used up.
+// open: a holder that last said so may still say as. A pending record whose holder
+// said retryable was released, and is held since its attempts were used up: there
+// only the proof that an earlier effect stands is taken, a Complete.
 func open(said, as oncekeeper.Settlement) bool {
-	return said == oncekeeper.SettledNot || said == oncekeeper.SettledUnknown && as != oncekeeper.SettledUnknown
+	switch said {
+	case oncekeeper.SettledNot:
+		return true
+	case oncekeeper.SettledUnknown:
+		return as != oncekeeper.SettledUnknown
+	default:
+		return said == oncekeeper.SettledRetryable && as == oncekeeper.SettledComplete
+	}
 }
 
 func resolve(rec *oncekeeper.KeyRecord, c Resolve, now oncekeeper.Instant) (*oncekeeper.KeyRecord, Verdict) {

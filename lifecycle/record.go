@@ -138,19 +138,22 @@ func release(next *oncekeeper.KeyRecord) {
 }
 
 // expiry gives when next is gone, or zero for never. A caller's short retention
-// must not hide that an effect may stand, nor end before its own lease would.
+// must not hide that an effect may stand, nor end before its own lease would. And
+// a token is a moment: a record outlives its own, so that the next life's token is
+// greater although the clock stepped back and the record was swept.
 func expiry(next *oncekeeper.KeyRecord, retention time.Duration) oncekeeper.Instant {
+	pastToken := oncekeeper.Instant(next.Token) + 1
 	if next.State == oncekeeper.StoredPending {
 		if next.Granted.Hold {
 			return 0
 		}
-		return next.UnsettledUntil
+		return max(next.UnsettledUntil, pastToken)
 	}
 	end := next.Settled.Add(max(retention, next.Granted.Lease))
 	if next.State == oncekeeper.StoredReleased && next.Takeover {
 		end = max(end, next.UnsettledUntil)
 	}
-	return end
+	return max(end, pastToken)
 }
 
 // refuseToken gives why the holder of token may not speak for rec, or 0.

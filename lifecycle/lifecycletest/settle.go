@@ -33,6 +33,10 @@ var renewing = []Scenario{
 		expect(l, "takeover", l.rec.Takeover, false)
 		l.unchanged(lifecycle.InProgress, l.asks())
 	}},
+	{"a renewal that extends nothing changes nothing", func(l *Life) {
+		token := l.granted(1)
+		l.unchanged(lifecycle.Renewed, lifecycle.Renew{Key: l.Key, Token: token, Lease: lease / 2})
+	}},
 	{"a held attempt may be renewed, and runs again", func(l *Life) {
 		token := l.abandoned(hold)
 		l.begin(lifecycle.Unresolved)

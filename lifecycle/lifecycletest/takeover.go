@@ -230,9 +230,15 @@ var givingUp = []Scenario{
 		for _, as := range []oncekeeper.Settlement{oncekeeper.SettledFinal, oncekeeper.SettledUnknown} {
 			l.unchanged(lifecycle.AlreadySettled, failure(l.Key, second, as))
 		}
-		l.unchanged(lifecycle.AlreadySettled, completion(l.Key, second))
 		l.wait(2 * unsettled)
 		l.unchanged(lifecycle.Unresolved, l.asks())
+	}},
+	{"proof that an earlier effect stands completes a key held after a release, by the token it was told", func(l *Life) {
+		_, second := l.takenOver(attempts(2))
+		l.settle(second, oncekeeper.SettledRetryable)
+		l.begin(lifecycle.Unresolved)
+		l.complete(l.rec.Token)
+		l.unchanged(lifecycle.Replayed, l.asks())
 	}},
 	{"a holder that was given up and held may still say what happened", func(l *Life) {
 		token := l.abandoned(attempts(1))
