@@ -23,9 +23,11 @@ import (
 func TestACallWhoseCallerHangsUpIsSettledAllTheSame(t *testing.T) {
 	// Each leaves at another moment; leave returns once the server knows.
 	type leaving func(leave func())
-	for name, moment := range map[string]struct{ inHandler, onComplete leaving }{
-		"while the handler runs": {inHandler: func(leave func()) { leave() }},
-		"while it is settled":    {onComplete: func(leave func()) { leave() }},
+	leaves := func(leave func()) { leave() }
+	for name, moment := range map[string]struct{ inHandler, beforeComplete, onComplete leaving }{
+		"while the handler runs":    {inHandler: leaves},
+		"before it is settled":      {beforeComplete: leaves},
+		"while it is being settled": {onComplete: leaves},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, s := startKeeper(t), &service{}
@@ -47,10 +49,15 @@ func TestACallWhoseCallerHangsUpIsSettledAllTheSame(t *testing.T) {
 					grpc.SetHeader(run, metadata.Pairs("a", "1")), grpc.SendHeader(run, metadata.Pairs("b", "2")), grpc.SetTrailer(run, metadata.Pairs("c", "3")))
 			}
 			k.breakWith(func(method string) error {
+				if method == "Complete" && moment.beforeComplete != nil {
+					moment.beforeComplete(leave)
+				}
+				return nil
+			})
+			k.answered(func(method string) {
 				if method == "Complete" && moment.onComplete != nil {
 					moment.onComplete(leave)
 				}
-				return nil
 			})
 			g := serve(t, k, s, grpcguard.Config{})
 			go func() {

@@ -28,14 +28,22 @@ type keeper struct {
 
 	mu    sync.Mutex
 	fault func(method string) error
+	after func(method string)
 	calls []string
 }
 
-// break makes f decide about every call of the client; nil mends it.
+// breakWith makes f decide about every call of the client; nil mends it.
 func (k *keeper) breakWith(f func(method string) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fault = f
+}
+
+// answered has f called when a call was answered, before its client knows.
+func (k *keeper) answered(f func(method string)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.after = f
 }
 
 func (k *keeper) seen(method string) int {
@@ -54,14 +62,18 @@ func (k *keeper) intercept(ctx context.Context, method string, req, reply any, c
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	k.mu.Lock()
 	k.calls = append(k.calls, name)
-	fault := k.fault
+	fault, after := k.fault, k.after
 	k.mu.Unlock()
 	if fault != nil {
 		if err := fault(name); err != nil {
 			return err
 		}
 	}
-	return invoke(ctx, method, req, reply, cc, opts...)
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if after != nil {
+		after(name)
+	}
+	return err
 }
 
 func startKeeper(t testing.TB, changes ...func(*policy.Policy)) *keeper {

@@ -28,7 +28,7 @@ func encode(message proto.Message) ([]byte, error) {
 	if message == nil {
 		return nil, errNoMessage
 	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	body, err := proto.Marshal(message)
 	if err == nil && body == nil {
 		body = []byte{}
 	}

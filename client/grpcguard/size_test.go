@@ -69,9 +69,13 @@ func TestAResponseThatCannotBeEncodedDoesNotRunAgain(t *testing.T) {
 	s := &service{refund: func(context.Context, *testservicev1.RefundRequest) (*testservicev1.RefundResponse, error) {
 		return &testservicev1.RefundResponse{Name: "\xff"}, nil
 	}}
-	g := serve(t, startKeeper(t), s, grpcguard.Config{})
+	k := startKeeper(t)
+	g := serve(t, k, s, grpcguard.Config{})
 	_, told := g.refundOnce(t, "k")
 	mustBe(t, told.err, codes.Internal) // gRPC's own answer
+	if kept := k.record(t, refundOp, "k").Outcome.Response; !kept.Omitted {
+		t.Errorf("what is kept is %+v, want a response that is omitted", kept)
+	}
 	_, told = g.refundOnce(t, "k")
 	refusal(t, told.err, oncekeeper.ErrResponseNotKept, refundOp, codes.FailedPrecondition)
 	if s.runs() != 1 {
