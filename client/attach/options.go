@@ -55,11 +55,11 @@ const (
 	DefaultTokenRatio = 0.1
 )
 
-// WithDelays bounds the delay between attempts: without a word from the server
-// the n-th is chosen at random between shortest and twice the last bound, which
-// grows from shortest to longest. A delay that the server asks for is waited for
-// at least, also past longest, and at most a fifth more. Below a millisecond
-// shortest is one, and longest is at least shortest.
+// WithDelays bounds the delay between attempts. Each is drawn at random between
+// shortest and a bound that doubles with every attempt, from twice shortest up to
+// longest. A delay that the server asks for is the least that is waited, also
+// past longest, and at most a fifth is added to it. Shortest is at least a
+// millisecond, and longest at least shortest.
 func WithDelays(shortest, longest time.Duration) Option {
 	return func(i *interceptor) { i.delays = newDelays(shortest, longest) }
 }
