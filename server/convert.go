@@ -106,8 +106,8 @@ func beginAnswer(res storage.Result, waited time.Duration, p policy.Policy) *pb.
 }
 
 // retryDelay says when to come back for a key whose lease has left so much: a
-// tenth of it, so that short operations are asked for often and long ones are
+// hundredth of it, so that short operations are asked for often and long ones are
 // not.
 func retryDelay(left time.Duration) time.Duration {
-	return min(max(left/10, 50*time.Millisecond), time.Second)
+	return min(max(left/100, 50*time.Millisecond), time.Second)
 }

@@ -21,10 +21,10 @@ import (
 // retryAfter is when to come back from an error that passes; zero for one that
 // does not.
 func retryAfter(s *oncekeeper.Error) time.Duration {
-	switch error(s) {
-	case oncekeeper.ErrOverloaded:
+	switch {
+	case errors.Is(s, oncekeeper.ErrOverloaded):
 		return 250 * time.Millisecond
-	case oncekeeper.ErrStoreUnavailable:
+	case errors.Is(s, oncekeeper.ErrStoreUnavailable):
 		return 500 * time.Millisecond
 	default:
 		return 0

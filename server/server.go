@@ -122,8 +122,13 @@ func (s *Server) recovered(ctx context.Context, fault any) error {
 	return status.Error(codes.Internal, "an internal fault: the server's log has it")
 }
 
-// Serve answers calls on lis until Shutdown or Stop; it gives nil then.
-func (s *Server) Serve(lis net.Listener) error { return s.grpc.Serve(lis) }
+// Serve answers calls on lis until Shutdown; it gives nil then.
+func (s *Server) Serve(lis net.Listener) error {
+	if err := s.grpc.Serve(lis); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil // Shutdown came first
+}
 
 // Shutdown lets the service go: health says NOT_SERVING, waiters are answered
 // UNAVAILABLE, calls under way are finished. Where ctx ends first the rest is

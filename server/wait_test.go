@@ -9,9 +9,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -219,5 +221,18 @@ func TestShutdownAnswersWaitersUnavailable(t *testing.T) {
 	for range 5 {
 		a := <-answers
 		wantReason(t, a.err, codes.Unavailable, "STORE_UNAVAILABLE")
+	}
+}
+
+func TestServingAfterShutdownIsNoFault(t *testing.T) {
+	srv, err := server.New(server.Config{Store: broken{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Shutdown(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Serve(bufconn.Listen(1)); err != nil {
+		t.Errorf("Serve gives %v", err)
 	}
 }

@@ -61,9 +61,8 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string,
 	if err := srv.Shutdown(draining); err != nil {
 		log.WarnContext(ctx, "some calls were cut off", "after", c.Drain.String())
 	}
-	<-served
 	log.InfoContext(ctx, "stopped")
-	return fault
+	return errors.Join(fault, <-served)
 }
 
 // checkListen refuses an address that others reach: nothing says who may call.

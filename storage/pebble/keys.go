@@ -100,13 +100,12 @@ func indexKey(space byte, at oncekeeper.Instant, k oncekeeper.Key) []byte {
 	return appendKey(dst, k)
 }
 
-func decodeIndexKey(src []byte) (oncekeeper.Instant, oncekeeper.Key, error) {
-	if len(src) < 9 {
-		return 0, oncekeeper.Key{}, errBadKey
+// keyOfIndex gives the key that an index entry points to.
+func keyOfIndex(entry []byte) (oncekeeper.Key, error) {
+	if len(entry) < 9 {
+		return oncekeeper.Key{}, errBadKey
 	}
-	at := oncekeeper.Instant(binary.BigEndian.Uint64(src[1:9]))
-	key, err := decodeKey(src[9:])
-	return at, key, err
+	return decodeKey(entry[9:])
 }
 
 // prefixEnd gives the first key after all that begin with prefix.

@@ -63,7 +63,7 @@ func list(ctx context.Context, view *pebble.Snapshot, q storage.ListQuery, bound
 // recordAt gives the record that the iterator stands at or points to.
 func recordAt(view *pebble.Snapshot, iter *pebble.Iterator, order storage.Order) (*oncekeeper.KeyRecord, error) {
 	if order == storage.ByAge {
-		_, key, err := decodeIndexKey(iter.Key())
+		key, err := keyOfIndex(iter.Key())
 		if err != nil {
 			return nil, err
 		}

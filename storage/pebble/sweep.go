@@ -39,7 +39,7 @@ func (s *Store) sweep(ctx context.Context, view *pebble.Snapshot, q storage.Swee
 	defer func() { _ = iter.Close() }()
 	var found []oncekeeper.Key
 	for valid := iter.First(); valid; valid = iter.Next() {
-		_, key, err := decodeIndexKey(iter.Key())
+		key, err := keyOfIndex(iter.Key())
 		if err != nil {
 			return s.unreadable(err)
 		}
