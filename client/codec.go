@@ -74,7 +74,7 @@ func newMessage(none any, contentType string) (proto.Message, error) {
 	name := contentType[strings.LastIndexByte(contentType, '/')+1:]
 	if typed, ok := none.(proto.Message); ok {
 		kind := typed.ProtoReflect().Type()
-		if want := string(kind.Descriptor().FullName()); name != want || name == contentType {
+		if want := string(kind.Descriptor().FullName()); name != want {
 			return nil, fmt.Errorf("it is %q, not a %s", contentType, want)
 		}
 		return kind.New().Interface(), nil

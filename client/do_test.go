@@ -177,6 +177,20 @@ func (upper) Decode(b []byte, contentType string) (string, error) {
 	return strings.ToLower(string(b)), nil
 }
 
+type wordy struct{ upper }
+
+func (wordy) Encode(s string) ([]byte, string, error) {
+	return []byte(s), strings.Repeat("x", oncekeeper.MaxContentTypeBytes+1), nil
+}
+
+func TestAContentTypeThatIsTooLongIsNotKept(t *testing.T) {
+	w := newWorld(t, client.WithLogger(slog.New(slog.DiscardHandler)))
+	got, err := client.Do(t.Context(), w.keeper, key, func(context.Context, *client.Attempt) (string, error) { return "abc", nil }, client.WithCodec(wordy{}))
+	if got != "abc" || err != nil || !w.record(key).Response.Omitted {
+		t.Errorf("Do = %q, %v, kept as %+v", got, err, w.record(key).Response)
+	}
+}
+
 func TestACodecIsTheCallersToChoose(t *testing.T) {
 	w := newWorld(t)
 	for range 2 {

@@ -69,8 +69,11 @@ func (c *Client) acquire(ctx context.Context, req Request) (BeginAnswer, *lease,
 			if err == nil {
 				return answer, lease, nil
 			}
-			if lost++; !errors.Is(err, errAskAgain) || lost == maxLost {
+			if !errors.Is(err, errAskAgain) {
 				return BeginAnswer{}, nil, err
+			}
+			if lost++; lost == maxLost {
+				return BeginAnswer{}, nil, fmt.Errorf("%w: %d grants in a row: %v", ErrLeaseLost, lost, err)
 			}
 			begin.Wait, release = 0, func() {}
 			if clock.Sleep(ctx, c.clock, c.pause(lost-1, nil)) != nil {

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -60,3 +62,6 @@ func newWorld(t *testing.T, opts ...client.Option) *world {
 	w.keeper = client.New(conn, w.options...)
 	return w
 }
+
+// errCut is what gRPC says of a connection that was cut.
+var errCut = status.Error(codes.Unavailable, "connection cut")
