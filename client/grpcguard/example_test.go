@@ -37,7 +37,7 @@ func tenant(ctx context.Context) (string, error) {
 
 // A server whose annotated methods run once for each key.
 func ExampleNew() {
-	conn, err := grpc.NewClient("dns:///oncekeeper.internal:7433", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("dns:///oncekeeper.internal:8460", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		slog.Error("dialling Oncekeeper", "error", err)
 		return
@@ -90,7 +90,7 @@ func writeCharge(context.Context, int64) error { return nil }
 // A client of a service that knows no keys: each order is placed once all the
 // same, as long as what became of it is known.
 func ExampleNewOutgoing() {
-	conn, err := grpc.NewClient("dns:///oncekeeper.internal:7433", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("dns:///oncekeeper.internal:8460", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		slog.Error("dialling Oncekeeper", "error", err)
 		return

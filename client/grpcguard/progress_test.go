@@ -55,11 +55,11 @@ func TestACallBesideARunningOneIsToldWhenToComeBack(t *testing.T) {
 			<-running
 			_, told := g.refundOnce(t, "k")
 			e := refusal(t, told.err, oncekeeper.ErrInProgress, refundOp, c.code)
-			if e.delay != time.Second { // a tenth of the lease of 20 s, at most 1 s
-				t.Errorf("RetryInfo says %v, want 1s", e.delay)
+			if e.delay != 200*time.Millisecond { // a hundredth of the lease of 20 s
+				t.Errorf("RetryInfo says %v, want 200ms", e.delay)
 			}
-			if got := told.trailer.Get("grpc-retry-pushback-ms"); len(got) != 1 || got[0] != "1000" {
-				t.Errorf("the pushback is %q, want 1000", got)
+			if got := told.trailer.Get("grpc-retry-pushback-ms"); len(got) != 1 || got[0] != "200" {
+				t.Errorf("the pushback is %q, want 200", got)
 			}
 			if got := told.trailer.Get(wire.ReasonTrailer); len(got) != 1 || got[0] != "IN_PROGRESS" {
 				t.Errorf("the trailer oncekeeper-reason is %q", got)
