@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -65,7 +66,10 @@ func (i *interceptor) repeat(ctx context.Context, operation string, attempt func
 		if !answer.retryable {
 			return err
 		}
-		if !answer.free && !i.budget.failed() || answer.refused {
+		if !answer.free && !i.budget.failed() {
+			return fmt.Errorf("%w (not sent again: too many calls of this connection fail; see attach.WithBudget)", err)
+		}
+		if answer.refused {
 			return err
 		}
 		delay := i.delays.delay(n, answer.hint)

@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,8 +128,8 @@ func TestRetriesOfUNAVAILABLETakeBudgetAndWaitingForAnotherDoesNot(t *testing.T)
 		_, err := client.Refund(t.Context(), &testservicev1.RefundRequest{}, attach.Key("k"))
 		return err
 	}
-	if err := refundOnce(); status.Code(err) != codes.Unavailable {
-		t.Fatalf("error %v, want UNAVAILABLE", err)
+	if err := refundOnce(); status.Code(err) != codes.Unavailable || !strings.Contains(status.Convert(err).Message(), "attach.WithBudget") {
+		t.Fatalf("error %v, want UNAVAILABLE that says why it was not sent again", err)
 	}
 	if n := len(s.seen()); n != 3 {
 		t.Fatalf("%d attempts on 6 tokens, want 3: two retries, and half the tokens left", n)
