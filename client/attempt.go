@@ -84,6 +84,9 @@ func (a *Attempt) SaveCheckpoint(ctx context.Context, b []byte) error {
 	if len(b) > oncekeeper.MaxCheckpointBytes {
 		return fmt.Errorf("save checkpoint: %w: %d bytes, at most %d", oncekeeper.ErrInvalidRequest, len(b), oncekeeper.MaxCheckpointBytes)
 	}
+	if a.ctx.Err() != nil {
+		return fmt.Errorf("save checkpoint: %w", context.Cause(a.ctx))
+	}
 	saved := append([]byte{}, b...) // never nil, which would leave the old one
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
@@ -60,6 +61,18 @@ func TestAnAttemptKnowsItself(t *testing.T) {
 	}
 	if _, ok := client.AttemptFromContext(t.Context()); ok {
 		t.Error("a context outside an attempt carries one")
+	}
+}
+
+func TestAnAttemptThatIsOverLeavesNothingWaiting(t *testing.T) {
+	w := newWorld(t)
+	if _, err := client.Do(t.Context(), w.keeper, key, func(ctx context.Context, a *client.Attempt) (int, error) {
+		return 1, a.SaveCheckpoint(ctx, nil)
+	}); err != nil {
+		t.Error(err)
+	}
+	if d, _, left := w.clock.find(0, 24*time.Hour); left {
+		t.Errorf("something waits for %v", d)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/internal/wire"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
 // slowGrant has the first grant arrive only after d.
@@ -187,6 +189,17 @@ func TestLeasesThatEndBeforeTheyCanBeRenewedAreGivenUp(t *testing.T) {
 	}
 	if rec := w.record(key); rec.State != oncekeeper.StoredReleased {
 		t.Errorf("the record is %+v, want it released", rec)
+	}
+}
+
+func TestTimeThatCannotHaveBeenWaitedIsNotBelieved(t *testing.T) {
+	w := newWorld(t)
+	w.answer = &pb.BeginResponse{Result: &pb.BeginResponse_Grant{Grant: &pb.Grant{
+		FencingToken: 1, Lease: wire.DurationToProto(fakeLease), Waited: wire.DurationToProto(time.Hour),
+	}}}
+	answer, err := w.keeper.Begin(t.Context(), client.BeginRequest{Key: key})
+	if err != nil || answer.Grant == nil || answer.Grant.TrustedUntil != 29*time.Second {
+		t.Errorf("Begin = %+v, %v, want it trusted for 29 s from its sending", answer.Grant, err)
 	}
 }
 

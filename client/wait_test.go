@@ -105,6 +105,25 @@ func TestAWaiterIsGivenTheAnswerAtOnce(t *testing.T) {
 	}
 }
 
+func TestAWaitThatIsOverMakesRoomForTheNext(t *testing.T) {
+	w := newWorld(t, client.WithMaxWaits(1))
+	for range 3 {
+		token := other(t, w)
+		done := background(func() error {
+			_, err := ask(t.Context(), w)
+			return err
+		})
+		w.awaitHeld(t, 1)
+		w.settleOther(token, "x")
+		if err := recv(t, done, "the answer"); err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		delete(w.records, key)
+		w.mu.Unlock()
+	}
+}
+
 func TestAWaitIsAskedForInSlicesAndEnds(t *testing.T) {
 	w := newWorld(t)
 	other(t, w)
