@@ -120,6 +120,27 @@ func TestABeginThatIsNotAnsweredDoesNotKeepACallerThatLeft(t *testing.T) {
 	}
 }
 
+func TestACallerThatLeftIsNotKeptByAGrantThatCannotBeGivenBack(t *testing.T) {
+	w := newWorld(t, client.WithCallTimeout(time.Hour))
+	ctx, hangUp := context.WithCancel(t.Context())
+	w.between = func(ctx context.Context, method string, call func(context.Context) error) error {
+		if method == "Fail" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		defer hangUp()
+		return call(ctx)
+	}
+	done := background(func() error {
+		_, err := client.Do(ctx, w.keeper, key, neverRun(t))
+		return err
+	})
+	w.clock.pass(t, 5*time.Second, 5*time.Second)
+	if err := recv(t, done, "Do's return"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Do = %v, want context.Canceled", err)
+	}
+}
+
 func TestACallerWhoseContextHasEndedAsksNothing(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
