@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/oncekeeper/oncekeeper/client/internal/pace"
 	"github.com/oncekeeper/oncekeeper/clock"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
@@ -19,8 +20,8 @@ type Client struct {
 	log     *slog.Logger
 	holder  string
 
-	backoff backoff
-	budget  *retryBudget
+	delays pace.Delays
+	budget *pace.Budget
 	// waits holds one token for every call that the server may hold.
 	waits chan struct{}
 
@@ -37,8 +38,8 @@ func New(cc grpc.ClientConnInterface, opts ...Option) *Client {
 		clock:         clock.System,
 		log:           slog.Default(),
 		holder:        hostname(),
-		backoff:       backoff{min: DefaultMinBackoff, max: DefaultMaxBackoff},
-		budget:        newRetryBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
+		delays:        pace.NewDelays(DefaultMinBackoff, DefaultMaxBackoff),
+		budget:        pace.NewBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
 		waits:         make(chan struct{}, DefaultMaxWaits),
 		callTimeout:   DefaultCallTimeout,
 		settleTimeout: DefaultSettleTimeout,

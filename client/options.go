@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/internal/pace"
 	"github.com/oncekeeper/oncekeeper/clock"
 )
 
@@ -51,14 +52,14 @@ func WithMaxWaits(n int) Option {
 // are no more of them than running attempts, and losing one costs a takeover.
 // Default: DefaultRetryTokens, DefaultRetryTokenRatio.
 func WithRetryBudget(maxTokens, ratio float64) Option {
-	return func(c *Client) { c.budget = newRetryBudget(maxTokens, ratio) }
+	return func(c *Client) { c.budget = pace.NewBudget(maxTokens, ratio) }
 }
 
 // WithBackoff bounds the pause before a retry, which doubles from the least to
 // the most and is drawn at random below that. A delay that the server asks for
 // is kept, up to a minute. Default: DefaultMinBackoff, DefaultMaxBackoff.
 func WithBackoff(least, most time.Duration) Option {
-	return func(c *Client) { c.backoff = backoff{min: max(1, least), max: max(1, least, most)} }
+	return func(c *Client) { c.delays = pace.NewDelays(least, most) }
 }
 
 // WithCallTimeout bounds each try of a call (beyond what the server was asked to

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,31 +18,10 @@ import (
 // maxHint bounds a delay that a server asks for.
 const maxHint = time.Minute
 
-// backoff is jittered and exponential: the n-th pause is drawn between min and
-// min doubled n+1 times, or max.
-type backoff struct{ min, max time.Duration }
-
-// pause gives the pause after try n, counted from 0; r in [0, 1) draws it. A hint
-// is kept at the least, and what is drawn above it spreads the herd.
-func (b backoff) pause(n int, hint time.Duration, r float64) time.Duration {
-	ceiling := b.min
-	for range n + 1 {
-		if ceiling > b.max/2 {
-			ceiling = b.max
-			break
-		}
-		ceiling *= 2
-	}
-	drawn := b.min + time.Duration(r*float64(ceiling-b.min))
-	if hint <= 0 {
-		return drawn
-	}
-	return min(hint, maxHint) + time.Duration(r*float64(ceiling))
-}
-
+// pause gives the pause after try n, counted from 0, which failed with err.
 func (c *Client) pause(n int, err error) time.Duration {
 	hint, _ := RetryDelay(err)
-	return c.backoff.pause(n, hint, rand.Float64())
+	return c.delays.Delay(n, min(hint, maxHint))
 }
 
 // callKind says how a call is made.
@@ -86,7 +64,7 @@ func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Dura
 		err := c.try(ctx, kind, c.callTimeout, f)
 		switch {
 		case err == nil:
-			c.budget.succeeded()
+			c.budget.Succeeded()
 			return sent, nil
 		case ctx.Err() != nil && cutShort(err):
 			continue // it says nothing of its own
@@ -98,7 +76,7 @@ func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Dura
 		}
 		last = err
 		pause := c.pause(n, err)
-		if allowed := c.budget.failed() || kind.essential > 0; !allowed || endsWithin(ctx, pause) {
+		if allowed := c.budget.Failed() || kind.essential > 0; !allowed || endsWithin(ctx, pause) {
 			return sent, &callError{call: kind.name, err: err, outage: true}
 		}
 		// Where ctx ends the pause, the loop says so.

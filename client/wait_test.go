@@ -62,7 +62,7 @@ func TestWaitersBeyondTheLimitPollAndTheHoldersCompleteGetsThrough(t *testing.T)
 	}
 	for range 3 { // four poll, after the second that the service asks for
 		w.awaitHeld(t, 2)
-		w.clock.pass(t, time.Second, 1100*time.Millisecond)
+		w.clock.pass(t, time.Second, 1200*time.Millisecond)
 	}
 	w.awaitHeld(t, 2)
 	close(finish)
@@ -75,10 +75,10 @@ func TestWaitersBeyondTheLimitPollAndTheHoldersCompleteGetsThrough(t *testing.T)
 		waiters.Wait()
 	}()
 	for {
-		if _, ok := w.clock.awaitUnless(t, all, time.Second, 1100*time.Millisecond); !ok {
+		if _, ok := w.clock.awaitUnless(t, all, time.Second, 1200*time.Millisecond); !ok {
 			break
 		}
-		w.clock.Advance(1100 * time.Millisecond)
+		w.clock.Advance(1200 * time.Millisecond)
 	}
 	if w.mostHeld != 2 {
 		t.Errorf("%d calls were held at once, want 2", w.mostHeld)
@@ -200,7 +200,7 @@ func TestAWaiterThatHangsUpLeavesAtOnce(t *testing.T) {
 			if waits > 0 {
 				w.awaitHeld(t, 1)
 			} else {
-				w.clock.await(t, time.Second, 1100*time.Millisecond)
+				w.clock.await(t, time.Second, 1200*time.Millisecond)
 			}
 			hangUp()
 			if err := recv(t, done, "Do's return"); !errors.Is(err, context.Canceled) {
@@ -222,14 +222,14 @@ func TestAServiceThatDoesNotHoldTheCallIsNotAskedInAHotLoop(t *testing.T) {
 		return err
 	})
 	for range 3 {
-		w.clock.pass(t, time.Second, 1100*time.Millisecond)
+		w.clock.pass(t, time.Second, 1200*time.Millisecond)
 	}
-	w.clock.await(t, time.Second, 1100*time.Millisecond)
+	w.clock.await(t, time.Second, 1200*time.Millisecond)
 	if n := w.seen("Begin"); n != 5 {
 		t.Errorf("%d Begins in three seconds, want one at once, one to be held, and one a second", n)
 	}
 	w.settleOther(token, "the other's")
-	w.clock.pass(t, time.Second, 1100*time.Millisecond)
+	w.clock.pass(t, time.Second, 1200*time.Millisecond)
 	if err := recv(t, done, "the answer"); err != nil {
 		t.Error(err)
 	}

@@ -59,20 +59,20 @@ func (i *interceptor) repeat(ctx context.Context, operation string, attempt func
 	for n := 0; ; n++ {
 		trailer, err := attempt()
 		if err == nil {
-			i.budget.succeeded()
+			i.budget.Succeeded()
 			return nil
 		}
 		answer := judge(operation, err, trailer, i.retryUnavailable)
 		if !answer.retryable {
 			return err
 		}
-		if !answer.free && !i.budget.failed() {
+		if !answer.free && !i.budget.Failed() {
 			return fmt.Errorf("%w (not sent again: too many calls of this connection fail; see attach.WithBudget)", err)
 		}
 		if answer.refused {
 			return err
 		}
-		delay := i.delays.delay(n, answer.hint)
+		delay := i.delays.Delay(n, answer.hint)
 		if delay >= end-i.clock.Monotonic() {
 			return err
 		}

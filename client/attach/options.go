@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/client/internal/callkey"
 	"github.com/oncekeeper/oncekeeper/client/internal/methodoptions"
+	"github.com/oncekeeper/oncekeeper/client/internal/pace"
 	"github.com/oncekeeper/oncekeeper/clock"
 )
 
@@ -61,7 +62,7 @@ const (
 // past longest, and at most a fifth is added to it. Shortest is at least a
 // millisecond, and longest at least shortest.
 func WithDelays(shortest, longest time.Duration) Option {
-	return func(i *interceptor) { i.delays = newDelays(shortest, longest) }
+	return func(i *interceptor) { i.delays = pace.NewDelays(shortest, longest) }
 }
 
 // WithMaxElapsed bounds the retrying of a call whose context has no deadline:
@@ -83,7 +84,7 @@ func WithMaxElapsed(d time.Duration) Option {
 // anybody's wait. IN_PROGRESS with no delay named is paced by nobody, and is a
 // failure like any other.
 func WithBudget(maxTokens, tokenRatio float64) Option {
-	return func(i *interceptor) { i.budget = newBudget(maxTokens, tokenRatio) }
+	return func(i *interceptor) { i.budget = pace.NewBudget(maxTokens, tokenRatio) }
 }
 
 // WithClock counts delays on c instead of clock.System. The deadline of a context
@@ -97,9 +98,9 @@ type interceptor struct {
 	selected         func(operation string) bool
 	fields           map[string]string // by operation
 	retryUnavailable bool
-	delays           delays
+	delays           pace.Delays
 	maxElapsed       time.Duration
-	budget           *budget
+	budget           *pace.Budget
 	clock            clock.Clock
 
 	methods sync.Map // full method name -> method
@@ -108,9 +109,9 @@ type interceptor struct {
 func newInterceptor(options []Option) *interceptor {
 	i := &interceptor{
 		fields:     map[string]string{},
-		delays:     newDelays(DefaultMinDelay, DefaultMaxDelay),
+		delays:     pace.NewDelays(DefaultMinDelay, DefaultMaxDelay),
 		maxElapsed: DefaultMaxElapsed,
-		budget:     newBudget(DefaultMaxTokens, DefaultTokenRatio),
+		budget:     pace.NewBudget(DefaultMaxTokens, DefaultTokenRatio),
 		clock:      clock.System,
 	}
 	for _, o := range options {
