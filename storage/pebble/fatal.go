@@ -20,7 +20,7 @@ func (s *Store) prepareDir() error {
 	if err := s.cfg.FS.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("making data directory %s: %w", s.cfg.Dir, err)
 	}
-	if err := s.hasRoom(); err != nil {
+	if err := s.checkRoom(); err != nil {
 		return fmt.Errorf("data directory %s: %w", s.cfg.Dir, err)
 	}
 	return nil
@@ -36,16 +36,22 @@ func lockError(dir string, err error) error {
 // hasRoom refuses a write while the disk is nearly full, before Pebble meets the
 // full disk itself, which would end the process.
 func (s *Store) hasRoom() error {
+	if err := s.checkRoom(); err != nil {
+		return fmt.Errorf("%w: %w", oncekeeper.ErrStoreUnavailable, err)
+	}
+	return nil
+}
+
+func (s *Store) checkRoom() error {
 	usage, err := s.cfg.FS.GetDiskUsage(s.cfg.Dir)
 	if errors.Is(err, vfs.ErrUnsupported) {
 		return nil
 	}
 	if err != nil {
-		return s.unreadable(err)
+		return fmt.Errorf("asking how full the disk is: %w", err)
 	}
 	if usage.AvailBytes < s.cfg.MinFreeBytes {
-		return fmt.Errorf("%w: the disk is full: %d MiB are free and %d are kept", oncekeeper.ErrStoreUnavailable,
-			usage.AvailBytes>>20, s.cfg.MinFreeBytes>>20)
+		return fmt.Errorf("the disk is full: %d MiB are free and %d MiB must be: make room", usage.AvailBytes>>20, s.cfg.MinFreeBytes>>20)
 	}
 	return nil
 }
