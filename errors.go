@@ -85,14 +85,45 @@ func Final(err error) error { return mark(err, SettledFinal) }
 // NotApplied(nil) is nil.
 func NotApplied(err error) error { return mark(err, SettledRetryable) }
 
-// SettlementOf says what an error of an operation is settled as: what Final and
-// NotApplied marked it, and SettledUnknown otherwise.
-func SettlementOf(err error) Settlement {
-	var m *marked
-	if errors.As(err, &m) {
-		return m.as
+// Past gives err as told by an attempt that is over: it reads as before, and what
+// Final or NotApplied said of it no longer counts. A mark speaks for its own
+// attempt; an attempt around it may have done more. Past(nil) is nil.
+func Past(err error) error {
+	if err == nil {
+		return nil
 	}
-	return SettledUnknown
+	return &past{err}
+}
+
+// SettlementOf says what an error of an operation is settled as: what Final or
+// NotApplied marked it, the outermost mark counting, and SettledUnknown otherwise.
+// Of errors that were joined, all must say the same.
+func SettlementOf(err error) Settlement {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *marked:
+		return e.as
+	case *past:
+		return SettledUnknown
+	case interface{ Unwrap() error }:
+		return SettlementOf(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return joined(e.Unwrap())
+	default:
+		return SettledUnknown
+	}
+}
+
+func joined(errs []error) Settlement {
+	if len(errs) == 0 {
+		return SettledUnknown
+	}
+	first := SettlementOf(errs[0])
+	for _, err := range errs[1:] {
+		if SettlementOf(err) != first {
+			return SettledUnknown
+		}
+	}
+	return first
 }
 
 type marked struct {
@@ -109,3 +140,8 @@ func mark(err error, as Settlement) error {
 
 func (m *marked) Error() string { return m.err.Error() }
 func (m *marked) Unwrap() error { return m.err }
+
+type past struct{ err error }
+
+func (p *past) Error() string { return p.err.Error() }
+func (p *past) Unwrap() error { return p.err }

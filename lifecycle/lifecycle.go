@@ -151,7 +151,7 @@ func settle(rec *oncekeeper.KeyRecord, c Settle, now oncekeeper.Instant) (*oncek
 
 // open: a holder that last said so may still say as. A pending record whose holder
 // said retryable was released, and is held since its attempts were used up: there
-// only the proof that an earlier effect stands is taken, a Complete.
+// only what ends the key is taken, from whoever can prove it.
 func open(said, as oncekeeper.Settlement) bool {
 	switch said {
 	case oncekeeper.SettledNot:
@@ -159,7 +159,7 @@ func open(said, as oncekeeper.Settlement) bool {
 	case oncekeeper.SettledUnknown:
 		return as != oncekeeper.SettledUnknown
 	default:
-		return said == oncekeeper.SettledRetryable && as == oncekeeper.SettledComplete
+		return as == oncekeeper.SettledComplete || as == oncekeeper.SettledFinal
 	}
 }
 

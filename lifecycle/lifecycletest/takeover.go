@@ -227,17 +227,25 @@ var givingUp = []Scenario{
 		expect(l, "its lease is over", l.rec.LeaseEnd <= l.now, true)
 		l.unchanged(lifecycle.Settled, failure(l.Key, second, oncekeeper.SettledRetryable))
 		l.unchanged(lifecycle.AlreadySettled, lifecycle.Renew{Key: l.Key, Token: second})
-		for _, as := range []oncekeeper.Settlement{oncekeeper.SettledFinal, oncekeeper.SettledUnknown} {
-			l.unchanged(lifecycle.AlreadySettled, failure(l.Key, second, as))
-		}
+		l.unchanged(lifecycle.AlreadySettled, failure(l.Key, second, oncekeeper.SettledUnknown))
+		other := failure(l.Key, second, oncekeeper.SettledRetryable)
+		other.Status = &oncekeeper.Status{Code: 14, Message: "otherwise"}
+		l.unchanged(lifecycle.AlreadySettled, other)
 		l.wait(2 * unsettled)
 		l.unchanged(lifecycle.Unresolved, l.asks())
 	}},
-	{"proof that an earlier effect stands completes a key held after a release, by the token it was told", func(l *Life) {
+	{"who can prove what happened ends a key held after a release, by the token it was told", func(l *Life) {
 		_, second := l.takenOver(attempts(2))
 		l.settle(second, oncekeeper.SettledRetryable)
 		l.begin(lifecycle.Unresolved)
 		l.complete(l.rec.Token)
+		l.unchanged(lifecycle.Replayed, l.asks())
+	}},
+	{"who can prove that nothing happened, and nothing will, ends it too", func(l *Life) {
+		_, second := l.takenOver(attempts(2))
+		l.settle(second, oncekeeper.SettledRetryable)
+		l.begin(lifecycle.Unresolved)
+		l.settle(l.rec.Token, oncekeeper.SettledFinal)
 		l.unchanged(lifecycle.Replayed, l.asks())
 	}},
 	{"a holder that was given up and held may still say what happened", func(l *Life) {
