@@ -8,9 +8,10 @@ const (
 	// and values together.
 	MaxMetadataEntries = 64
 	MaxMetadataBytes   = 16 << 10
-	// MaxStatusMessageBytes bounds a status's message; its details share the
-	// policy's bound on a response.
+	// MaxStatusMessageBytes bounds a status's message, and MaxStatusDetails the
+	// number of its details, whose bytes share the policy's bound on a response.
 	MaxStatusMessageBytes = 8 << 10
+	MaxStatusDetails      = 64
 )
 
 // Outcome is how an operation ended: exactly one of Response and Status is set.
