@@ -12,8 +12,8 @@ import (
 )
 
 // handlerAnswers is what a handler's code is settled as where nothing else is
-// said. Every other is unknown, UNAVAILABLE too: a handler may have called
-// something before it failed.
+// said. Every other is unknown, UNAVAILABLE and UNIMPLEMENTED too: a handler may
+// have had an effect before it called what failed, or has not that method.
 var handlerAnswers = map[codes.Code]oncekeeper.Settlement{
 	codes.InvalidArgument:    oncekeeper.SettledFinal,
 	codes.NotFound:           oncekeeper.SettledFinal,
@@ -21,7 +21,6 @@ var handlerAnswers = map[codes.Code]oncekeeper.Settlement{
 	codes.FailedPrecondition: oncekeeper.SettledFinal,
 	codes.OutOfRange:         oncekeeper.SettledFinal,
 	codes.DataLoss:           oncekeeper.SettledFinal,
-	codes.Unimplemented:      oncekeeper.SettledRetryable,
 }
 
 // echoes are the codes that an attempt may get from what the one before it did.

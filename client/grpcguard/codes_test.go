@@ -52,7 +52,7 @@ var codeTable = []row{
 	ofCode(codes.FailedPrecondition, final, unknown),
 	ofCode(codes.Aborted, unknown, unknown),
 	ofCode(codes.OutOfRange, final, final),
-	ofCode(codes.Unimplemented, released, released),
+	ofCode(codes.Unimplemented, unknown, unknown),
 	ofCode(codes.Internal, unknown, unknown),
 	ofCode(codes.Unavailable, unknown, unknown),
 	ofCode(codes.DataLoss, final, final),
@@ -146,6 +146,7 @@ func TestATableCanBeChangedForAMethod(t *testing.T) {
 		Codes: map[codes.Code]oncekeeper.Settlement{
 			codes.PermissionDenied: final, codes.Unavailable: unknown, codes.ResourceExhausted: released,
 			codes.NotFound: released, codes.OutOfRange: unknown, codes.FailedPrecondition: final, codes.Aborted: final,
+			codes.Unimplemented: released,
 		},
 		TakeoverCodes: map[codes.Code]oncekeeper.Settlement{codes.AlreadyExists: final, codes.OutOfRange: final},
 	}}}
@@ -153,6 +154,7 @@ func TestATableCanBeChangedForAMethod(t *testing.T) {
 		ofCode(codes.PermissionDenied, final, final),
 		ofCode(codes.ResourceExhausted, released, released),
 		ofCode(codes.NotFound, released, unknown),
+		ofCode(codes.Unimplemented, released, released),
 		ofCode(codes.OutOfRange, unknown, final),
 		ofCode(codes.AlreadyExists, final, final),
 		ofCode(codes.FailedPrecondition, final, unknown),
@@ -165,5 +167,25 @@ func TestATableCanBeChangedForAMethod(t *testing.T) {
 				checkRow(t, k, r, takeover, cfg)
 			})
 		}
+	}
+}
+
+// A mailer's old replica answers so once the charge is made.
+func TestUNIMPLEMENTEDFromFurtherDownDoesNotRunTheEffectAgain(t *testing.T) {
+	charged := 0
+	s := &service{charge: func(ctx context.Context, _ *testservicev1.ChargeRequest) (*testservicev1.ChargeResponse, error) {
+		if a, _ := grpcguard.AttemptFrom(ctx); a.Takeover() {
+			return &testservicev1.ChargeResponse{Name: "found"}, nil
+		}
+		charged++
+		return nil, status.Error(codes.Unimplemented, "unknown service mail.v2.Mailer")
+	}}
+	g := serve(t, startKeeper(t), s, grpcguard.Config{})
+	for _, code := range []codes.Code{codes.Unimplemented, codes.OK} {
+		_, err := g.Charge(keyed(t, "k"), &testservicev1.ChargeRequest{Cents: 5})
+		mustBe(t, err, code)
+	}
+	if charged != 1 {
+		t.Errorf("charged %d times, want once: the second call takes over", charged)
 	}
 }

@@ -39,7 +39,7 @@
 //	oncekeeper.Final(err)                                 kept, and replayed
 //	INVALID_ARGUMENT, OUT_OF_RANGE, DATA_LOSS             kept, and replayed
 //	NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION        kept, and replayed; unknown on a takeover
-//	oncekeeper.NotApplied(err), UNIMPLEMENTED             released: the next call runs
+//	oncekeeper.NotApplied(err)                            released: the next call runs
 //	any other status or error, a panic                    unknown: the next call takes over, or the key is held
 //
 // On a takeover three codes are not believed: NOT_FOUND may be what the first
