@@ -39,9 +39,9 @@ func (i *interceptor) method(fullMethod string) method {
 func (m method) key(request any, byOption, byMetadata []string) (string, error) {
 	var inField []string
 	if m.field != "" {
-		var ok bool
-		if inField, ok = callkey.ReadField(request, m.field); !ok {
-			return "", status.Errorf(codes.Internal, "attach: %s: the key field %q is no string of the request", m.operation, m.field)
+		var err error
+		if inField, err = callkey.ReadField(request, m.field); err != nil {
+			return "", status.Errorf(codes.Internal, "attach: %s: %v", m.operation, err)
 		}
 	}
 	key, named, err := callkey.Agree(m.operation,

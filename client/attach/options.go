@@ -34,8 +34,8 @@ func WithMethods(selected func(operation string) bool) Option {
 
 // WithKeyField says which request field is the key of an operation
 // ("package.Service/Method") whose proto does not say it, and selects that
-// operation. The field is a singular string of the request; a call whose request
-// has no such field gives INTERNAL.
+// operation. The field is a singular string of the request, and of no oneof; a
+// call whose request has no such field gives INTERNAL.
 func WithKeyField(operation, field string) Option {
 	return func(i *interceptor) { i.fields[methodoptions.Operation(operation)] = field }
 }

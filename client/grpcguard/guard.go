@@ -91,7 +91,9 @@ func (m *method) incoming(ctx context.Context, request any) (proto.Message, stri
 	message, ok := request.(proto.Message)
 	var inField []string
 	if ok && m.keyField != "" {
-		inField, ok = callkey.ReadField(request, m.keyField)
+		var err error
+		inField, err = callkey.ReadField(request, m.keyField)
+		ok = err == nil
 	}
 	if !ok {
 		return nil, "", status.Errorf(codes.Internal, "grpcguard: a request of %s is a %T, which is not what its proto says", m.operation, request)

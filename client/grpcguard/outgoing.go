@@ -108,7 +108,9 @@ func (o *Outgoing) outgoing(ctx context.Context, m *method, request, reply any, 
 	into, replies := reply.(proto.Message)
 	var inField []string
 	if ok && m.keyField != "" {
-		inField, ok = callkey.ReadField(request, m.keyField)
+		var err error
+		inField, err = callkey.ReadField(request, m.keyField)
+		ok = err == nil
 	}
 	if !ok || !replies || into.ProtoReflect().Descriptor().FullName() != m.reply.Descriptor().FullName() {
 		return nil, "", status.Errorf(codes.Internal, "grpcguard: a call of %s has a %T and a %T, which is not what its proto says", m.operation, request, reply)

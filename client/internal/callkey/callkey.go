@@ -6,6 +6,7 @@
 package callkey
 
 import (
+	"fmt"
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/internal/methodoptions"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
 
@@ -40,25 +42,22 @@ func FromOptions(options []grpc.CallOption) []string {
 }
 
 // ReadField gives what request's field name holds, as a slice of one, or none
-// where it is unset. A field with presence that was set to "" holds "". It is
-// false where request is no message with such a singular string field.
-func ReadField(request any, name string) (keys []string, ok bool) {
-	m, fd := find(request, name)
-	if fd == nil {
-		return nil, false
+// where it is unset. A field with presence that was set to "" holds "". It is an
+// error where request is no message with such a key field, as methodoptions says.
+func ReadField(request any, name string) ([]string, error) {
+	m, fd, err := find(request, name)
+	if err != nil || !m.Has(fd) {
+		return nil, err
 	}
-	if !m.Has(fd) {
-		return nil, true
-	}
-	return []string{m.Get(fd).String()}, true
+	return []string{m.Get(fd).String()}, nil
 }
 
-// WithField gives request with key in the field name, for which ReadField is
-// true: request itself where it is there already, else a deep copy, since the
+// WithField gives request with key in the field name, for which ReadField gave no
+// error: request itself where it is there already, else a deep copy, since the
 // request is its maker's.
 func WithField(request any, name, key string) any {
-	m, fd := find(request, name)
-	if m.Get(fd).String() == key {
+	m, fd, err := find(request, name)
+	if err != nil || m.Get(fd).String() == key {
 		return request
 	}
 	copied := proto.Clone(m.Interface())
@@ -66,17 +65,14 @@ func WithField(request any, name, key string) any {
 	return copied
 }
 
-func find(request any, name string) (protoreflect.Message, protoreflect.FieldDescriptor) {
+func find(request any, name string) (protoreflect.Message, protoreflect.FieldDescriptor, error) {
 	message, ok := request.(proto.Message)
 	if !ok || !message.ProtoReflect().IsValid() {
-		return nil, nil
+		return nil, nil, fmt.Errorf("the request is a %T, which holds no message", request)
 	}
 	m := message.ProtoReflect()
-	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
-	if fd == nil || fd.Kind() != protoreflect.StringKind || fd.Cardinality() == protoreflect.Repeated {
-		return nil, nil
-	}
-	return m, fd
+	fd, err := methodoptions.KeyField(m.Descriptor(), name)
+	return m, fd, err
 }
 
 // Named is the keys that one place names.

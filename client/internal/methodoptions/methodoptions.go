@@ -90,18 +90,27 @@ func (m Method) Guardable() error {
 	return nil
 }
 
-// KeyField gives the field of the method's request that is the key: a singular
-// string of the request itself, and of no oneof.
+// KeyField is the package's KeyField of the method's request. Its error names the
+// method.
 func (m Method) KeyField(name string) (protoreflect.FieldDescriptor, error) {
-	request := m.Descriptor.Input()
+	fd, err := KeyField(m.Descriptor.Input(), name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Operation, err)
+	}
+	return fd, nil
+}
+
+// KeyField gives the field of a request that is the key: a singular string of the
+// request itself, and of no oneof.
+func KeyField(request protoreflect.MessageDescriptor, name string) (protoreflect.FieldDescriptor, error) {
 	fd := request.Fields().ByName(protoreflect.Name(name))
 	switch {
 	case fd == nil:
-		return nil, fmt.Errorf("%s: key_field %q is no field of %s", m.Operation, name, request.FullName())
+		return nil, fmt.Errorf("key_field %q is no field of %s", name, request.FullName())
 	case fd.Kind() != protoreflect.StringKind || fd.Cardinality() == protoreflect.Repeated:
-		return nil, fmt.Errorf("%s: key_field %q is no single string", m.Operation, name)
+		return nil, fmt.Errorf("key_field %q is no single string", name)
 	case fd.ContainingOneof() != nil && !fd.HasOptionalKeyword():
-		return nil, fmt.Errorf("%s: key_field %q is one of a oneof, where setting it would unset another", m.Operation, name)
+		return nil, fmt.Errorf("key_field %q is one of a oneof, where setting it would unset another", name)
 	}
 	return fd, nil
 }
