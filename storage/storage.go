@@ -30,6 +30,10 @@ type Store interface {
 	// of ctx. ctx's end does not make Apply return before the commands taken are
 	// judged.
 	//
+	// Begins applied together share MaxAnswerBytes: the first that would be answered
+	// with more, and every command behind it, is not applied, and its Err is
+	// ErrAskAlone. Alone, every command is answered.
+	//
 	// Err is ErrOverloaded where the store's bounded queue had no room: nothing
 	// was applied. It is ErrStoreUnavailable where nothing was decided, or where
 	// it is not known whether the command was applied; then only the same command
@@ -137,7 +141,8 @@ type SweepQuery struct {
 	// Tenant, Operation: empty for all.
 	Tenant, Operation string
 	// Grace is how long after its expiry a record is left alone, so that a host
-	// whose clock is behind by less gives the same verdicts and greater tokens.
+	// whose clock is behind by less gives the same verdicts and greater tokens. One
+	// below zero counts as zero.
 	Grace time.Duration
 	// Limit of records deleted, at least 1.
 	Limit int

@@ -10,7 +10,7 @@ import (
 
 // Apply implements storage.Store.
 func (s *Store) Apply(ctx context.Context, cmds ...lifecycle.Command) []storage.Result {
-	t := &applyTask{ctx: ctx, cmds: cmds, results: make([]storage.Result, len(cmds))}
+	t := &applyTask{ctx: ctx, cmds: cmds, results: make([]storage.Result, len(cmds)), answers: storage.AnswersTo(len(cmds))}
 	if err := s.do(t); err != nil {
 		t.finish(err)
 	}
@@ -21,6 +21,7 @@ type applyTask struct {
 	ctx     context.Context
 	cmds    []lifecycle.Command
 	results []storage.Result
+	answers storage.Answers
 }
 
 func (t *applyTask) run(r *round) {
@@ -30,16 +31,29 @@ func (t *applyTask) run(r *round) {
 }
 
 func (t *applyTask) judge(r *round, cmd lifecycle.Command) storage.Result {
-	if _, isBegin := cmd.(lifecycle.Begin); isBegin && t.ctx.Err() != nil {
+	_, isBegin := cmd.(lifecycle.Begin)
+	if isBegin && t.ctx.Err() != nil {
 		return storage.Result{Now: r.now, Err: context.Cause(t.ctx)}
+	}
+	if t.answers.Full() {
+		return storage.Result{Now: r.now, Err: oncekeeper.ErrAskAlone}
 	}
 	rec, err := r.get(cmd.Target())
 	if err != nil {
 		return storage.Result{Now: r.now, Err: err}
 	}
 	next, verdict := lifecycle.Apply(rec, cmd, r.now)
+	if !t.answers.Add(cmd, next, verdict) {
+		return storage.Result{Now: r.now, Err: oncekeeper.ErrAskAlone}
+	}
 	if next != rec {
-		r.put(cmd.Target(), next)
+		room := r.store.roomToSettle()
+		if isBegin {
+			room = r.store.roomToBegin()
+		}
+		if err := r.put(cmd.Target(), next, room); err != nil {
+			return storage.Result{Now: r.now, Err: err}
+		}
 	}
 	return storage.Result{Verdict: verdict, Record: next, Now: r.now}
 }
@@ -70,32 +84,10 @@ func commandBytes(cmd lifecycle.Command) int {
 	case lifecycle.Renew:
 		return 512 + len(c.Checkpoint)
 	case lifecycle.Settle:
-		return 512 + responseBytes(c.Response) + statusBytes(c.Status)
+		return 512 + storage.ResponseBytes(c.Response) + storage.StatusBytes(c.Status)
 	case lifecycle.Resolve:
-		return 512 + responseBytes(c.Response) + statusBytes(c.Status)
+		return 512 + storage.ResponseBytes(c.Response) + storage.StatusBytes(c.Status)
 	default:
 		return 512
 	}
-}
-
-func responseBytes(r *oncekeeper.Response) int {
-	if r == nil {
-		return 0
-	}
-	size := len(r.Body)
-	for _, m := range r.Metadata {
-		size += len(m.Name) + len(m.Value)
-	}
-	return size
-}
-
-func statusBytes(s *oncekeeper.Status) int {
-	if s == nil {
-		return 0
-	}
-	size := len(s.Message)
-	for _, d := range s.Details {
-		size += len(d)
-	}
-	return size
 }

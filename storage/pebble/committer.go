@@ -3,7 +3,6 @@ package pebble
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -18,12 +17,19 @@ type round struct {
 	now    oncekeeper.Instant
 	seen   map[oncekeeper.Key]*entry
 	writes []*entry
+	// read is how many bytes of records the round holds.
+	read int
+	// free is how much of the disk is, asked once a round.
+	free    uint64
+	freeErr error
+	asked   bool
 }
 
 // entry is a record as the round found it and as it leaves it; nil for none.
 type entry struct {
 	key           oncekeeper.Key
 	before, after *oncekeeper.KeyRecord
+	encoded       []byte // after
 	written       bool
 }
 
@@ -35,82 +41,105 @@ func (s *Store) commitLoop() {
 		if batch, ok = s.queue.take(batch); !ok {
 			return
 		}
-		err := s.commitRound(batch)
-		for _, q := range batch {
-			q.task.finish(err)
-			close(q.done)
+		for rest := batch; len(rest) > 0; {
+			ran, err := s.commitRound(rest)
+			for _, q := range rest[:ran] {
+				q.task.finish(err)
+				close(q.done)
+			}
+			rest = rest[ran:]
 		}
 		clear(batch)
 	}
 }
 
-func (s *Store) commitRound(batch []queued) error {
+// commitRound runs the first tasks of batch, as many as a round may hold, at
+// least one, and gives how many.
+func (s *Store) commitRound(batch []queued) (ran int, err error) {
 	if f := s.failure.Load(); f != nil {
-		return f.err
+		return len(batch), f.err
 	}
 	r := &round{store: s, now: s.clock.now(), seen: make(map[oncekeeper.Key]*entry, len(batch))}
-	for _, q := range batch {
-		q.task.run(r)
-	}
-	return r.commit()
+	err = s.guarded(func() error {
+		for ran < len(batch) && (ran == 0 || r.read < maxRoundRead) {
+			ran++
+			batch[ran-1].task.run(r)
+		}
+		return r.commit()
+	})
+	return ran, err
 }
 
 // get gives the record of key as the round sees it.
 func (r *round) get(key oncekeeper.Key) (*oncekeeper.KeyRecord, error) {
-	e, err := r.entry(key)
-	if err != nil {
-		return nil, err
-	}
-	return e.after, nil
-}
-
-func (r *round) entry(key oncekeeper.Key) (*entry, error) {
 	if e, ok := r.seen[key]; ok {
-		return e, nil
+		return e.after, nil
 	}
-	rec, err := readRecord(r.store.db, key)
+	rec, size, err := readRecord(r.store.db, key)
 	if err != nil {
-		return nil, r.store.unreadable(err)
+		return nil, r.store.unavailable("reading a record", err)
 	}
-	e := &entry{key: key, before: rec, after: rec}
-	r.seen[key] = e
-	return e, nil
+	r.read += size
+	r.seen[key] = &entry{key: key, before: rec, after: rec}
+	return rec, nil
 }
 
-// put replaces the record of key, which the round has read; nil deletes it.
-func (r *round) put(key oncekeeper.Key, rec *oncekeeper.KeyRecord) {
+// put replaces the record of key, which the round has read, where so much of the
+// disk is free; nil deletes it. Where it gives an error nothing has changed.
+func (r *round) put(key oncekeeper.Key, rec *oncekeeper.KeyRecord, room uint64) error {
+	if err := r.hasRoom(room); err != nil {
+		return r.store.unavailable("writing a record", err)
+	}
 	e := r.seen[key]
-	e.after = rec
+	var encoded []byte
+	if rec != nil {
+		var err error
+		if encoded, err = codec.Append(nil, rec); err != nil {
+			return r.store.unavailable("writing a record", err)
+		}
+	}
+	e.after, e.encoded = rec, encoded
 	if !e.written {
 		e.written = true
 		r.writes = append(r.writes, e)
 	}
+	return nil
 }
 
+func (r *round) hasRoom(need uint64) error {
+	if !r.asked {
+		r.asked = true
+		r.free, r.freeErr = r.store.freeBytes()
+	}
+	if r.freeErr != nil {
+		return r.freeErr
+	}
+	return enoughRoom(r.free, need)
+}
+
+// commit writes what the round changed and returns once it is on disk. A write
+// that fails is the store's end.
 func (r *round) commit() error {
 	if len(r.writes) == 0 {
 		return nil
 	}
-	if err := r.store.hasRoom(); err != nil {
-		return err
-	}
 	b := r.store.db.NewBatch()
 	for _, e := range r.writes {
 		if err := e.writeTo(b); err != nil {
-			return errors.Join(r.store.unreadable(err), b.Close())
+			return r.store.fail(errors.Join(err, b.Close()))
 		}
 	}
 	var moment [8]byte
 	binary.BigEndian.PutUint64(moment[:], uint64(r.now))
 	if err := b.Set(metaClock, moment[:], nil); err != nil {
-		return errors.Join(r.store.unreadable(err), b.Close())
+		return r.store.fail(errors.Join(err, b.Close()))
 	}
-	if err := r.store.applySynced(b); err != nil {
-		return err
+	if err := r.store.db.Apply(b, pebble.Sync); err != nil {
+		return r.store.fail(err)
 	}
 	r.store.rounds.Add(1)
 	if err := b.Close(); err != nil {
-		return r.store.unreadable(err)
+		return r.store.fail(err)
 	}
 	return nil
 }
@@ -136,11 +165,7 @@ func (e *entry) writeTo(b *pebble.Batch) error {
 	if e.after == nil {
 		return b.Delete(recordKey(e.key), nil)
 	}
-	value, err := codec.Append(nil, e.after)
-	if err != nil {
-		return err
-	}
-	return b.Set(recordKey(e.key), value, nil)
+	return b.Set(recordKey(e.key), e.encoded, nil)
 }
 
 type indexEntry struct {
@@ -161,20 +186,15 @@ func indexEntries(rec *oncekeeper.KeyRecord) [2]indexEntry {
 	return entries
 }
 
-func readRecord(from pebble.Reader, key oncekeeper.Key) (*oncekeeper.KeyRecord, error) {
+// readRecord gives the record of key, nil for none, and its size on disk.
+func readRecord(from pebble.Reader, key oncekeeper.Key) (*oncekeeper.KeyRecord, int, error) {
 	value, closer, err := from.Get(recordKey(key))
 	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	rec, err := codec.Decode(key, value)
-	return rec, errors.Join(err, closer.Close())
-}
-
-// unreadable wraps a fault of reading or encoding: nothing was decided.
-func (s *Store) unreadable(err error) error {
-	s.cfg.Logger.Error("the embedded store met a fault", "dir", s.cfg.Dir, "error", err)
-	return fmt.Errorf("%w: %w", oncekeeper.ErrStoreUnavailable, err)
+	return rec, len(value), errors.Join(err, closer.Close())
 }

@@ -11,11 +11,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
@@ -24,7 +26,10 @@ func TestAFailedSyncEndsTheStoreAndLosesNothingAcknowledged(t *testing.T) {
 	mem := vfs.NewMem()
 	gate := newGateFS(mem)
 	fatal := make(chan error, 2)
-	s := mustOpen(t, Config{Dir: "d", FS: gate, OnFatal: func(err error) { fatal <- err }})
+	s, err := Open(Config{Dir: "d", FS: gate, OnFatal: func(err error) { fatal <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	token := s.Apply(t.Context(), testBegin("1", ""))[0].Record.Token
 	gate.fail(errors.New("the disk is gone"))
 	for range 2 { // the second finds the store ended
@@ -41,7 +46,9 @@ func TestAFailedSyncEndsTheStoreAndLosesNothingAcknowledged(t *testing.T) {
 	if err := s.Ping(t.Context()); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
 		t.Errorf("Ping after the end gives %v", err)
 	}
-	mustClose(t, s)
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
+		t.Errorf("Close of a store that failed gives %v: whoever serves it must not end as if all were well", err)
+	}
 	if len(fatal) != 0 {
 		t.Error("OnFatal was told twice")
 	}
@@ -59,7 +66,8 @@ func (fs fullFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
 	var free atomic.Uint64
-	cfg := Config{Dir: "d", FS: fullFS{vfs.NewMem(), &free}}
+	clk := clock.NewManual(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	cfg := Config{Dir: "d", FS: fullFS{vfs.NewMem(), &free}, Clock: clk}
 	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "disk is full") || errors.Is(err, oncekeeper.ErrStoreUnavailable) {
 		t.Errorf("opening on a full disk gives %v", err)
 	}
@@ -67,8 +75,9 @@ func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
 	s := mustOpen(t, cfg)
 	granted := s.Apply(t.Context(), testBegin("1", "call"))[0]
 	free.Store(0)
-	if got := s.Apply(t.Context(), testBegin("2", ""))[0]; !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
-		t.Errorf("a Begin on a full disk got %v", got)
+	together := s.Apply(t.Context(), testBegin("2", ""), testBegin("1", "other"))
+	if !errors.Is(together[0].Err, oncekeeper.ErrStoreUnavailable) || together[1].Verdict != lifecycle.InProgress {
+		t.Errorf("on a full disk a Begin, and one beside it that writes nothing, got %v", together)
 	}
 	if got := s.Apply(t.Context(), testBegin("1", "other"))[0]; got.Verdict != lifecycle.InProgress {
 		t.Errorf("an answer that writes nothing got %v on a full disk", got)
@@ -76,10 +85,19 @@ func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
 	if err := s.Ping(t.Context()); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
 		t.Errorf("Ping on a full disk gives %v", err)
 	}
-	free.Store(1 << 40)
-	if got := s.Apply(t.Context(), testComplete("1", granted.Record.Token, "x"))[0]; got.Refusal() != nil {
-		t.Errorf("with room again, the settlement got %v", got.Refusal())
+	free.Store(100 << 20) // of the 128 that a Begin needs
+	if got := s.Apply(t.Context(), testBegin("2", ""))[0]; !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
+		t.Errorf("a Begin on a nearly full disk got %v", got)
 	}
+	if got := s.Apply(t.Context(), testComplete("1", granted.Record.Token, "x"))[0]; got.Refusal() != nil {
+		t.Errorf("on a nearly full disk the settlement of what runs got %v", got.Refusal())
+	}
+	clk.Advance(2 * time.Hour)
+	free.Store(50 << 20)
+	if swept, err := s.Sweep(t.Context(), storage.SweepQuery{Limit: 10}); err != nil || swept.Records != 1 {
+		t.Errorf("a sweep, which makes room, gives %v, %v on a nearly full disk", swept, err)
+	}
+	free.Store(1 << 40)
 	if got := s.Apply(t.Context(), testBegin("2", ""))[0]; got.Verdict != lifecycle.Granted || got.Record.Attempt != 1 {
 		t.Errorf("what was refused on a full disk left something: %v", got)
 	}

@@ -26,12 +26,18 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (storage.Page, er
 	if err != nil {
 		return storage.Page{}, err
 	}
+	s.scans.RLock()
+	defer s.scans.RUnlock()
 	view, now, err := s.view(ctx)
 	if err != nil {
 		return storage.Page{}, err
 	}
-	page, err := list(ctx, view, q, bounds, now)
-	if err := errors.Join(err, view.Close()); err != nil {
+	var page storage.Page
+	err = s.guarded(func() (err error) {
+		page, err = list(ctx, view, q, bounds, now)
+		return errors.Join(err, view.Close())
+	})
+	if err != nil {
 		return storage.Page{}, s.scanError(ctx, err)
 	}
 	return page, nil
@@ -45,7 +51,7 @@ func list(ctx context.Context, view *pebble.Snapshot, q storage.ListQuery, bound
 	}
 	scanned := 0
 	for valid := iter.First(); valid; valid = iter.Next() {
-		if scanned++; len(page.Records) == q.Limit || scanned > maxScanned || ctx.Err() != nil {
+		if scanned++; len(page.Records) >= max(1, q.Limit) || scanned > maxScanned || ctx.Err() != nil {
 			page.Next = base64.RawURLEncoding.EncodeToString(iter.Key())
 			break
 		}
@@ -67,7 +73,8 @@ func recordAt(view *pebble.Snapshot, iter *pebble.Iterator, order storage.Order)
 		if err != nil {
 			return nil, err
 		}
-		return readRecord(view, key)
+		rec, _, err := readRecord(view, key)
+		return rec, err
 	}
 	key, err := decodeKey(iter.Key()[1:])
 	if err != nil {
@@ -110,11 +117,22 @@ func listBounds(q storage.ListQuery) (*pebble.IterOptions, error) {
 		return bounds, nil
 	}
 	cursor, err := base64.RawURLEncoding.DecodeString(q.After)
-	if err != nil || !bytes.HasPrefix(cursor, prefix) {
+	if err != nil || !bytes.HasPrefix(cursor, prefix) || !pointsToKey(cursor) {
 		return nil, fmt.Errorf("%w: page_token is not one that this listing gave", oncekeeper.ErrInvalidRequest)
 	}
 	bounds.LowerBound = cursor
 	return bounds, nil
+}
+
+// pointsToKey: a cursor is a place in one of the key spaces, and whole.
+func pointsToKey(cursor []byte) bool {
+	var err error
+	if cursor[0] == spacePending {
+		_, err = keyOfIndex(cursor)
+	} else {
+		_, err = decodeKey(cursor[1:])
+	}
+	return err == nil
 }
 
 // scanError tells the caller's own end from a fault of the store.
@@ -122,5 +140,5 @@ func (s *Store) scanError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return s.unreadable(err)
+	return s.unavailable("reading records", err)
 }

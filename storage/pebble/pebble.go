@@ -47,10 +47,10 @@ type Config struct {
 	// Pebble's own flushes and compactions, which end the process where they find
 	// no room, still do.
 	MinFreeBytes uint64
-	// OnFatal is called once, from a goroutine of its own, when a write failed and
-	// what is on disk is no longer known. The store answers ErrStoreUnavailable
-	// from then on; only a process that opens it anew can tell. A process that
-	// serves it ends.
+	// OnFatal is called once, from a goroutine of its own, when a write failed, or
+	// a file is damaged, and what is on disk is no longer known. The store answers
+	// ErrStoreUnavailable from then on; only a process that opens it anew can tell.
+	// A process that serves it ends.
 	OnFatal func(error)
 }
 
@@ -72,6 +72,8 @@ type Store struct {
 	failure  atomic.Pointer[failure]
 	closing  sync.Once
 	closeErr error
+	// scans holds Close back while a List or a Sweep reads.
+	scans sync.RWMutex
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -92,7 +94,10 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, lockError(cfg.Dir, err)
 	}
-	s.db, err = pebble.Open(cfg.Dir, s.options(lock))
+	err = s.guarded(func() (err error) {
+		s.db, err = pebble.Open(cfg.Dir, s.options(lock))
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening data directory %s: %w", cfg.Dir, err), lock.Close())
 	}
@@ -100,9 +105,13 @@ func Open(cfg Config) (*Store, error) {
 	if err := lock.Close(); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
-	last, err := s.readMeta()
+	var last oncekeeper.Instant
+	err = s.guarded(func() (err error) {
+		last, err = s.readMeta()
+		return err
+	})
 	if err != nil {
-		return nil, errors.Join(err, s.db.Close())
+		return nil, errors.Join(err, s.closeDB())
 	}
 	s.clock = newStoreClock(cfg.Clock, last)
 	s.queue.init()
@@ -140,6 +149,7 @@ func (s *Store) options(lock *pebble.Lock) *pebble.Options {
 		MemTableSize:       32 << 20,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             &s.engine,
+		EventListener:      &pebble.EventListener{DataCorruption: s.damaged},
 	}
 	for i := range opts.Levels {
 		// A fresh Begin looks for a record that is not there.
@@ -205,9 +215,17 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.queue.close()
 		<-s.done
-		if s.failure.Load() == nil {
-			s.closeErr = s.db.Close()
-		}
+		s.scans.Lock()
+		defer s.scans.Unlock()
+		s.closeErr = s.closeDB()
 	})
 	return s.closeErr
+}
+
+// closeDB leaves a database that failed as it is, and gives why it failed.
+func (s *Store) closeDB() error {
+	if f := s.failure.Load(); f != nil {
+		return f.err
+	}
+	return s.guarded(s.db.Close)
 }

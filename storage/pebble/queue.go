@@ -14,6 +14,8 @@ const (
 	maxQueuedBytes = 64 << 20
 	maxRoundTasks  = 2 << 10
 	maxRoundBytes  = 8 << 20
+	// maxRoundRead bounds the records that a round holds in memory.
+	maxRoundRead = 16 << 20
 )
 
 // task is a piece of work for the committer.
@@ -23,7 +25,7 @@ type task interface {
 	// finish is called in the committer once the round's batch is synced, or could
 	// not be.
 	finish(err error)
-	// bytes is about how much memory the task holds.
+	// bytes is about how much memory the task holds while it waits.
 	bytes() int
 }
 

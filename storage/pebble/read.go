@@ -53,17 +53,17 @@ func (t *readTask) bytes() int { return 512 * len(t.keys) }
 // viewTask takes a snapshot of the database between two batches: all that is in
 // it is durable.
 type viewTask struct {
-	db   *pebble.DB
-	view *pebble.Snapshot
-	now  oncekeeper.Instant
-	err  error
+	store *Store
+	view  *pebble.Snapshot
+	now   oncekeeper.Instant
+	err   error
 }
 
 func (s *Store) view(ctx context.Context) (*pebble.Snapshot, oncekeeper.Instant, error) {
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
 	}
-	t := &viewTask{db: s.db}
+	t := &viewTask{store: s}
 	if err := s.do(t); err != nil {
 		return nil, 0, err
 	}
@@ -77,7 +77,7 @@ func (t *viewTask) finish(err error) {
 		t.err = err
 		return
 	}
-	t.view = t.db.NewSnapshot()
+	t.view = t.store.db.NewSnapshot()
 }
 
 func (t *viewTask) bytes() int { return 512 }
@@ -89,7 +89,11 @@ type pingTask struct {
 	err   error
 }
 
-func (t *pingTask) run(*round) { t.err = t.store.hasRoom() }
+func (t *pingTask) run(r *round) {
+	if err := r.hasRoom(t.store.roomToBegin()); err != nil {
+		t.err = t.store.unavailable("writing a record", err)
+	}
+}
 
 func (t *pingTask) finish(err error) {
 	if err != nil {

@@ -17,13 +17,19 @@ const sweepBatch = 256
 
 // Sweep implements storage.Store.
 func (s *Store) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept, error) {
+	// A record that is not gone yet is nobody's to delete.
+	q.Grace = max(0, q.Grace)
 	var swept storage.Swept
+	s.scans.RLock()
+	defer s.scans.RUnlock()
 	view, now, err := s.view(ctx)
 	if err != nil {
 		return swept, err
 	}
-	err = s.sweep(ctx, view, q, now, &swept)
-	return swept, errors.Join(err, view.Close())
+	err = s.guarded(func() error {
+		return errors.Join(s.sweep(ctx, view, q, now, &swept), view.Close())
+	})
+	return swept, err
 }
 
 // sweep finds candidates in view, by the index, and has them deleted a batch at a
@@ -41,7 +47,7 @@ func (s *Store) sweep(ctx context.Context, view *pebble.Snapshot, q storage.Swee
 	for valid := iter.First(); valid; valid = iter.Next() {
 		key, err := keyOfIndex(iter.Key())
 		if err != nil {
-			return s.unreadable(err)
+			return s.unavailable("reading an index", err)
 		}
 		if !inScope(key, q.Tenant, q.Operation) {
 			continue
@@ -102,7 +108,9 @@ func (t *sweepTask) run(r *round) {
 			return
 		}
 		if rec != nil && lifecycle.Gone(rec, r.now.Add(-t.query.Grace)) {
-			r.put(key, nil)
+			if t.err = r.put(key, nil, r.store.roomToSweep()); t.err != nil {
+				return
+			}
 			t.deleted++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
+	"github.com/oncekeeper/oncekeeper/storage"
 )
 
 var applying = []check{
@@ -28,6 +29,25 @@ var applying = []check{
 		}
 		expect(h, "key of the first record", results[0].Record.Key, keys[3])
 		expect(h, "key of the last record", results[7].Record.Key, keys[5])
+	}},
+	{"the begins of one call share a bounded answer, and what does not fit is asked for alone", func(h *hands) {
+		keys := keysOf(5)
+		for _, key := range keys[:4] {
+			settle := completes(key, h.granted(key))
+			settle.Response = &oncekeeper.Response{Body: make([]byte, storage.MaxAnswerBytes/3)}
+			h.want(lifecycle.Settled, settle)
+		}
+		results := h.Store.Apply(background, h.begins(keys[0]), h.begins(keys[1]), h.begins(keys[2]), h.begins(keys[3]), h.begins(keys[4]))
+		for i, res := range results {
+			if i < 2 {
+				expect(h, fmt.Sprintf("verdict %d", i), res.Verdict, lifecycle.Replayed)
+				continue
+			}
+			expect(h, fmt.Sprintf("%d is asked for alone", i), errors.Is(res.Err, oncekeeper.ErrAskAlone), true)
+		}
+		h.want(lifecycle.Replayed, h.begins(keys[2]))
+		h.want(lifecycle.Granted, h.begins(keys[4]))
+		h.read(keys...)
 	}},
 	{"two begins of one key in one call are judged one after the other", func(h *hands) {
 		key := keyOf("k")

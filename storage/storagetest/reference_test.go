@@ -72,8 +72,18 @@ func (r *reference) Apply(ctx context.Context, cmds ...lifecycle.Command) []stor
 	if r.flaw.apply != nil {
 		return r.flaw.apply(r, ctx, cmds)
 	}
+	answers := storage.AnswersTo(len(cmds))
 	for i, cmd := range cmds {
+		if answers.Full() {
+			results[i].Err = oncekeeper.ErrAskAlone
+			continue
+		}
+		before := r.data.records[cmd.Target()]
 		results[i] = r.judge(ctx, cmd)
+		if results[i].Err == nil && !answers.Add(cmd, results[i].Record, results[i].Verdict) {
+			r.data.records[cmd.Target()] = before
+			results[i] = storage.Result{Now: results[i].Now, Err: oncekeeper.ErrAskAlone}
+		}
 	}
 	return results
 }
@@ -159,6 +169,7 @@ func (r *reference) List(ctx context.Context, q storage.ListQuery) (storage.Page
 }
 
 func (r *reference) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept, error) {
+	q.Grace = max(0, q.Grace)
 	found, more, err := r.candidates(ctx, q)
 	if err != nil {
 		return storage.Swept{}, err

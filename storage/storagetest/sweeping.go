@@ -40,6 +40,12 @@ var sweeping = []check{
 		h.read(keys...)
 		h.list(listAll)
 	}},
+	{"a grace below zero takes nothing that is not gone", func(h *hands) {
+		keys := everyState(h)
+		expect(h, "swept", h.sweep(grace(-2*unsettled)), storage.Swept{})
+		h.read(keys...)
+		expect(h, "counted", h.sweep(dryRun(-2*unsettled)), storage.Swept{})
+	}},
 	{"a sweep never takes what runs or is held, and takes the abandoned when it is forgotten", func(h *hands) {
 		keys := everyState(h)
 		h.Advance(unsettled - lease)
