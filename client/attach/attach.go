@@ -33,17 +33,20 @@ func (i *interceptor) intercept(
 ) error {
 	m := i.method(fullMethod)
 	sent, _ := metadata.FromOutgoingContext(ctx)
-	key, err := m.key(request, callkey.FromOptions(options), sent[callkey.Metadata])
+	key, made, err := m.key(request, callkey.FromOptions(options), sent[callkey.Metadata])
 	if err != nil {
 		return err
 	}
 	if key == "" {
 		return invoke(ctx, fullMethod, request, reply, conn, options...)
 	}
+	if made {
+		ctx = callkey.WithMade(ctx, callkey.Made{Key: key, Field: m.field})
+	}
 	if m.field != "" {
 		request = callkey.WithField(request, m.field, key)
 	}
-	if len(sent[callkey.Metadata]) == 0 && printable(key) {
+	if len(sent[callkey.Metadata]) == 0 && callkey.Printable(key) {
 		ctx = metadata.AppendToOutgoingContext(ctx, callkey.Metadata, key)
 	}
 	return i.repeat(ctx, m.operation, func() (metadata.MD, error) {

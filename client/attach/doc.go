@@ -29,7 +29,8 @@
 // alone, and is refused where there is none.
 //
 // A generated key lasts for one call of the stub. A caller that may ask again
-// later, after a restart or a time-out, names a key that it can name again.
+// later, after a restart or a time-out, names a key that it can name again. Where
+// grpcguard's Outgoing stands further in, its Key wins over a generated one.
 //
 // # What is retried
 //

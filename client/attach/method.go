@@ -35,13 +35,13 @@ func (i *interceptor) method(fullMethod string) method {
 	return m
 }
 
-// key gives the one key of a call, and "" for a call that is to have none.
-func (m method) key(request any, byOption, byMetadata []string) (string, error) {
+// key gives the one key of a call, and "" for a call that is to have none. Made:
+// nobody named it.
+func (m method) key(request any, byOption, byMetadata []string) (key string, made bool, err error) {
 	var inField []string
 	if m.field != "" {
-		var err error
 		if inField, err = callkey.ReadField(request, m.field); err != nil {
-			return "", status.Errorf(codes.Internal, "attach: %s: %v", m.operation, err)
+			return "", false, status.Errorf(codes.Internal, "attach: %s: %v", m.operation, err)
 		}
 	}
 	key, named, err := callkey.Agree(m.operation,
@@ -50,28 +50,17 @@ func (m method) key(request any, byOption, byMetadata []string) (string, error) 
 		callkey.Named{Place: m.field, Keys: inField})
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case !named && !m.keyed:
-		return "", nil
+		return "", false, nil
 	case !named:
-		made, err := uuid.NewV7()
+		id, err := uuid.NewV7()
 		if err != nil {
-			return "", status.Errorf(codes.Internal, "attach: making a key: %v", err)
+			return "", false, status.Errorf(codes.Internal, "attach: making a key: %v", err)
 		}
-		return made.String(), nil
-	case !printable(key) && m.field == "":
-		return "", callkey.Refuse(m.operation, callkey.Metadata, "carries printable ASCII only")
+		return id.String(), true, nil
+	case !callkey.Printable(key) && m.field == "":
+		return "", false, callkey.Refuse(m.operation, callkey.Metadata, "carries printable ASCII only")
 	}
-	return key, nil
-}
-
-// printable says whether metadata can carry key as it is: gRPC's rule for values
-// of names that do not end in "-bin".
-func printable(key string) bool {
-	for i := range len(key) {
-		if key[i] < ' ' || key[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return key, false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,6 +35,13 @@ func (a answering) Invoke(_ context.Context, method string, _, reply any, _ ...g
 
 func (answering) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	panic("no stream is expected")
+}
+
+// granting is a connection on which every Begin is granted.
+func granting() answering {
+	return answering{&pb.BeginResponse{Result: &pb.BeginResponse_Grant{Grant: &pb.Grant{
+		FencingToken: 1, AttemptNumber: 1, Lease: durationpb.New(time.Hour),
+	}}}}
 }
 
 // filesWith gives the test service's file with Look changed by change.

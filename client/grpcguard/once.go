@@ -66,9 +66,11 @@ func (o *once) do(ctx context.Context, m *method, key string, request proto.Mess
 		return answer{}, err
 	}
 	var own answer
-	result, err := o.keeper.Run(ctx, begin, func(ctx context.Context, a *client.Attempt) client.Ended {
+	// What goes out with the call is for whom it calls: not for Oncekeeper.
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	result, err := o.keeper.Run(metadata.NewOutgoingContext(ctx, nil), begin, func(ctx context.Context, a *client.Attempt) client.Ended {
 		o.stats.ran.Add(1)
-		g := run(context.WithValue(ctx, attemptKey{}, a))
+		g := run(metadata.NewOutgoingContext(context.WithValue(ctx, attemptKey{}, a), sent))
 		var ended client.Ended
 		ended, own = o.end(m, a, g)
 		return ended

@@ -19,7 +19,8 @@ import (
 type OutgoingConfig struct {
 	Config
 	// Key names the key of a call that names none by attach.Key, metadata or its
-	// key field; "" for none. Optional.
+	// key field; "" for none. It wins over a key that attach made, which lasts for
+	// one call only. Optional.
 	Key func(ctx context.Context, operation string, request proto.Message) (string, error)
 }
 
@@ -52,7 +53,8 @@ func (o *Outgoing) Stats() Stats { return o.once.stats.read() }
 
 // Unary is the interceptor. A replay fills the reply, and grpc.Header and
 // grpc.Trailer with what is replayed. Outside it attach.UnaryClientInterceptor
-// makes keys and waits for other attempts; attach.Key works without it. A key
+// makes keys and waits for other attempts; attach.Key works without it. What the
+// call's context sends downstream is not sent to Oncekeeper. A key
 // named by attach.Key for a method that is not guarded is INTERNAL, since it
 // would be honoured by nobody.
 func (o *Outgoing) Unary() grpc.UnaryClientInterceptor { return o.unary }
@@ -70,7 +72,7 @@ func (o *Outgoing) unary(
 		o.once.stats.notGuarded.Add(1)
 		return invoke(ctx, fullMethod, request, reply, conn, options...)
 	}
-	message, key, err := o.outgoing(ctx, m, request, reply, named)
+	ctx, message, key, err := o.outgoing(ctx, m, request, reply, named)
 	switch {
 	case err != nil:
 		o.once.stats.refused.Add(1)
@@ -101,9 +103,11 @@ func (o *Outgoing) unary(
 	return a.err
 }
 
-// outgoing gives the request with its key in the key field, and the key; "" for
-// none.
-func (o *Outgoing) outgoing(ctx context.Context, m *method, request, reply any, named []string) (proto.Message, string, error) {
+// outgoing gives the context and the request with the call's key in metadata and
+// key field as they are to go out, and the key; "" for none.
+func (o *Outgoing) outgoing(
+	ctx context.Context, m *method, request, reply any, named []string,
+) (context.Context, proto.Message, string, error) {
 	message, ok := request.(proto.Message)
 	into, replies := reply.(proto.Message)
 	var inField []string
@@ -113,23 +117,51 @@ func (o *Outgoing) outgoing(ctx context.Context, m *method, request, reply any, 
 		ok = err == nil
 	}
 	if !ok || !replies || into.ProtoReflect().Descriptor().FullName() != m.reply.Descriptor().FullName() {
-		return nil, "", status.Errorf(codes.Internal, "grpcguard: a call of %s has a %T and a %T, which is not what its proto says", m.operation, request, reply)
+		return ctx, nil, "", status.Errorf(codes.Internal, "grpcguard: a call of %s has a %T and a %T, which is not what its proto says", m.operation, request, reply)
 	}
 	sent, _ := metadata.FromOutgoingContext(ctx)
-	key, found, err := callkey.Agree(m.operation,
+	key, _, err := callkey.Agree(m.operation,
 		callkey.Named{Place: "attach.Key", Keys: named},
 		callkey.Named{Place: callkey.Metadata, Keys: sent[callkey.Metadata]},
 		callkey.Named{Place: m.keyField, Keys: inField})
-	if err == nil && !found && o.key != nil {
-		key, err = o.key(ctx, m.operation, message)
+	if err == nil {
+		ctx, message, key, err = o.known(ctx, m, message, key)
 	}
 	if err != nil || key == "" {
-		return message, "", err
+		return ctx, message, "", err
 	}
 	if m.keyField != "" {
-		message = callkey.WithField(request, m.keyField, key).(proto.Message)
+		message = callkey.WithField(message, m.keyField, key).(proto.Message)
 	}
-	return message, key, nil
+	return ctx, message, key, nil
+}
+
+// known has OutgoingConfig.Key name the key of a call that named none, or for
+// which attach made one: that lasts for one call, and this may last longer. What
+// attach wrote is taken back then.
+func (o *Outgoing) known(ctx context.Context, m *method, message proto.Message, key string) (context.Context, proto.Message, string, error) {
+	made, ok := callkey.MadeOf(ctx)
+	ok = ok && made.Key == key
+	if o.key == nil || key != "" && !ok {
+		return ctx, message, key, nil
+	}
+	own := message
+	if ok && made.Field != "" {
+		own = callkey.WithoutField(message, made.Field)
+	}
+	known, err := o.key(ctx, m.operation, own)
+	if err != nil || known == "" {
+		return ctx, message, key, err
+	}
+	if !ok {
+		return ctx, own, known, nil
+	}
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	sent.Delete(callkey.Metadata)
+	if callkey.Printable(known) {
+		sent.Set(callkey.Metadata, known)
+	}
+	return metadata.NewOutgoingContext(ctx, sent), own, known, nil
 }
 
 // endWith gives run with the caller's deadline and end beside its own.

@@ -65,6 +65,27 @@ func WithField(request any, name, key string) any {
 	return copied
 }
 
+// WithoutField gives a deep copy of request with the field name unset, for which
+// ReadField gave no error.
+func WithoutField(request proto.Message, name string) proto.Message {
+	copied := proto.Clone(request)
+	if m, fd, err := find(copied, name); err == nil {
+		m.Clear(fd)
+	}
+	return copied
+}
+
+// Printable says whether metadata can carry key as it is: gRPC's rule for values
+// of names that do not end in "-bin".
+func Printable(key string) bool {
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 func find(request any, name string) (protoreflect.Message, protoreflect.FieldDescriptor, error) {
 	message, ok := request.(proto.Message)
 	if !ok || !message.ProtoReflect().IsValid() {
