@@ -27,3 +27,10 @@ func (s *Server) AwaitAsleep(ctx context.Context, n int) {
 func (s *Server) BeginForTest(ctx context.Context, req *pb.BeginRequest) {
 	_, _ = idempotency{Server: s}.Begin(ctx, req)
 }
+
+// Lines is the number of keys that something is kept for because of waiters.
+func (s *Server) Lines() int {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	return len(s.waiting.keys)
+}

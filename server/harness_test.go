@@ -32,10 +32,11 @@ type harness struct {
 }
 
 type setup struct {
-	policy  policy.Policy
-	store   func(storage.Store) storage.Store
-	waiters int
-	codec   grpc.CallOption
+	policy     policy.Policy
+	store      func(storage.Store) storage.Store
+	waiters    int
+	allWaiters int
+	codec      grpc.CallOption
 }
 
 func start(t *testing.T, with setup) *harness {
@@ -52,7 +53,7 @@ func start(t *testing.T, with setup) *harness {
 	if with.policy == (policy.Policy{}) {
 		with.policy = policy.Default()
 	}
-	srv, err := server.New(server.Config{Store: used, Policy: &with.policy, Clock: clk, MaxWaitersPerKey: with.waiters})
+	srv, err := server.New(server.Config{Store: used, Policy: &with.policy, Clock: clk, MaxWaitersPerKey: with.waiters, MaxWaiters: with.allWaiters})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -198,6 +198,12 @@ func TestASettlementOutsideItsLimitsNamesTheField(t *testing.T) {
 		}},
 		{"response.metadata[0].kind", func(r *pb.CompleteRequest) { r.Response.Metadata = []*pb.MetadataEntry{{Name: "n"}} }},
 		{"response.metadata[0].name", func(r *pb.CompleteRequest) { r.Response.Metadata = []*pb.MetadataEntry{{Kind: 1}} }},
+		{"response.metadata[0].name", func(r *pb.CompleteRequest) { r.Response.Metadata = []*pb.MetadataEntry{{Kind: 1, Name: ":path"}} }},
+		{"response.metadata[0].name", func(r *pb.CompleteRequest) {
+			r.Response.Metadata = []*pb.MetadataEntry{{Kind: 1, Name: "Content Type"}}
+		}},
+		{"response.content_type", func(r *pb.CompleteRequest) { r.Response.ContentType = "a\nb" }},
+		{"response.status_code", func(r *pb.CompleteRequest) { r.Response.StatusCode = 1000 }},
 		{"retention", func(r *pb.CompleteRequest) { r.Retention = wire(-1) }},
 	} {
 		t.Run("complete "+c.field, func(t *testing.T) {
@@ -221,6 +227,7 @@ func TestASettlementOutsideItsLimitsNamesTheField(t *testing.T) {
 		{"status.code", func(r *pb.FailRequest) { r.Status.Code = 17 }},
 		{"status.message", func(r *pb.FailRequest) { r.Status.Message = strings.Repeat("m", 8<<10+1) }},
 		{"status.details", func(r *pb.FailRequest) { r.Status.Details = [][]byte{make([]byte, limit), {1}} }},
+		{"status.details", func(r *pb.FailRequest) { r.Status.Details = make([][]byte, 65) }},
 		{"retention", func(r *pb.FailRequest) { r.Retention = wire(0) }},
 	} {
 		t.Run("fail "+c.field, func(t *testing.T) {

@@ -58,6 +58,9 @@ type Server struct {
 	faults  *faultLog
 	health  *health.Server
 	grpc    *grpc.Server
+	// streams ends when those who watch the health must go; endStreams ends it.
+	streams    context.Context
+	endStreams context.CancelFunc
 }
 
 // New makes a server, or says what is wrong with cfg.
@@ -78,6 +81,7 @@ func New(cfg Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.faults = newFaultLog(s.clock)
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.grpc = grpc.NewServer(append(s.options(), cfg.Options...)...)
@@ -95,14 +99,15 @@ func orDefault(n, otherwise int) int {
 	return n
 }
 
-// envelope is what a message holds beside a response's body at the most.
-const envelope = 64 << 10
+// maxMessage is what gRPC clients take unless told otherwise, too: a batch of
+// settlements, or one with the largest response that a policy may allow.
+const maxMessage = 4 << 20
 
 func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(strictCodec{}),
 		// A batch of settlements, or one with the largest response.
-		grpc.MaxRecvMsgSize(max(4<<20, int(s.policy.MaxResponseBytes)+envelope)),
+		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(4096),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			// Connections end now and then, so that callers balance over servers.
@@ -112,9 +117,25 @@ func (s *Server) options() []grpc.ServerOption {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
-		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
+		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)), s.letStreamGo),
 	}
 }
+
+// letStreamGo ends a stream when the server stops: a health watcher would hold it
+// up until its callers' patience is over.
+func (s *Server) letStreamGo(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(s.streams, cancel)()
+	return handler(srv, &endingStream{ServerStream: stream, ctx: ctx})
+}
+
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *endingStream) Context() context.Context { return s.ctx }
 
 // recovered answers a call that panicked. What it had written stands.
 func (s *Server) recovered(ctx context.Context, fault any) error {
@@ -135,6 +156,7 @@ func (s *Server) Serve(lis net.Listener) error {
 // cut off, and ctx's cause is given.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
+	s.endStreams()
 	s.waiting.close()
 	finished := make(chan struct{})
 	go func() {
@@ -145,8 +167,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-finished:
 		return nil
 	case <-ctx.Done():
+		// Handlers that hang in a store that hangs are left behind.
 		s.grpc.Stop()
-		<-finished
 		return context.Cause(ctx)
 	}
 }

@@ -176,8 +176,11 @@ func TestAReplayThatDoesNotFitABatchIsAskedForAlone(t *testing.T) {
 	if fit != 2 || alone != 2 {
 		t.Errorf("of 4 replays of 1 MiB %d fit and %d are to be asked for alone, want 2 and 2", fit, alone)
 	}
-	if res.GetResults()[4].GetResponse().GetGrant() == nil {
-		t.Errorf("the grant behind them is %v: a grant must never be lost to a full batch", res.GetResults()[4])
+	if e := res.GetResults()[4].GetError(); e.GetReason() != pb.ErrorReason_ERROR_REASON_ASK_ALONE {
+		t.Fatalf("what comes behind a full answer is %v, want to be asked for alone", res.GetResults()[4])
+	}
+	if g := h.grant(t, begin("new", "")); g.GetAttemptNumber() != 1 {
+		t.Errorf("asked for alone it is attempt %d: a grant was lost to a full batch", g.GetAttemptNumber())
 	}
 }
 
@@ -283,5 +286,57 @@ func TestABadConfigIsRefused(t *testing.T) {
 	p.Lease = 2 * p.MaxLease
 	if _, err := server.New(server.Config{Store: broken{}, Policy: &p}); err == nil || !strings.Contains(err.Error(), "max_lease") {
 		t.Errorf("a default lease above its maximum gave %v", err)
+	}
+}
+
+func TestABatchOfTheLargestAnswersReachesAnOrdinaryClient(t *testing.T) {
+	h := start(t, setup{})
+	var reqs []*pb.BeginRequest
+	for i := range 256 {
+		id := fmt.Sprint(i)
+		g := h.grant(t, begin(id, ""))
+		if i < 2 {
+			h.complete(t, id, g.GetFencingToken(), strings.Repeat("x", 1<<20))
+		} else {
+			_, err := h.Renew(testContext(t), &pb.RenewRequest{Key: key(id), FencingToken: g.GetFencingToken(), Checkpoint: bytes.Repeat([]byte("c"), 4096)})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		reqs = append(reqs, begin(id, ""))
+	}
+	h.clock.Advance(time.Hour)
+	res, err := h.BatchBegin(testContext(t), &pb.BatchBeginRequest{Requests: reqs})
+	if err != nil {
+		t.Fatalf("the answer did not arrive: %v", err)
+	}
+	for i, r := range res.GetResults() {
+		if r.GetError() == nil {
+			continue
+		}
+		// What was not told was not granted.
+		got, err := h.Get(testContext(t), &pb.GetRequest{Key: key(fmt.Sprint(i))})
+		if err != nil || got.GetRecord().GetAttemptNumber() != 1 {
+			t.Fatalf("item %d was answered %v, and its record is %v, %v", i, r.GetError(), got, err)
+		}
+	}
+}
+
+func TestARoomyStatusIsBoundedInAllItsParts(t *testing.T) {
+	h := start(t, setup{})
+	g := h.grant(t, begin("1", ""))
+	details := make([][]byte, 64)
+	for i := range details {
+		details[i] = make([]byte, (1<<20)/64)
+	}
+	_, err := h.Fail(testContext(t), &pb.FailRequest{
+		Key: key("1"), FencingToken: g.GetFencingToken(), Disposition: pb.FailRequest_DISPOSITION_FINAL,
+		Status: &pb.StoredStatus{Code: 9, Message: strings.Repeat("m", 8<<10), Details: details},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Get(testContext(t), &pb.GetRequest{Key: key("1")}); err != nil || len(got.GetRecord().GetOutcome().GetStatus().GetDetails()) != 64 {
+		t.Errorf("a status at its limits cannot be read: %v, %v", got, err)
 	}
 }

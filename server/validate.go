@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -168,10 +169,9 @@ func (f *fields) metadata(path string, entries []*pb.MetadataEntry) {
 	for i, e := range entries {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		size += len(e.GetName()) + len(e.GetValue())
-		if e.GetName() == "" {
-			f.refuse(at+".name", "is required")
+		if !isToken(e.GetName()) {
+			f.refuse(at+".name", "is not the name of a header: letters, digits and !#$%%&'*+-.^_`|~")
 		}
-		f.text(at+".name", e.GetName(), oncekeeper.MaxMetadataBytes)
 		if k := e.GetKind(); k != pb.MetadataEntry_KIND_HEADER && k != pb.MetadataEntry_KIND_TRAILER {
 			f.refuse(at+".kind", "is neither header nor trailer")
 		}
@@ -179,6 +179,17 @@ func (f *fields) metadata(path string, entries []*pb.MetadataEntry) {
 	if size > oncekeeper.MaxMetadataBytes {
 		f.refuse(path, "has %d bytes; at most %d are taken", size, oncekeeper.MaxMetadataBytes)
 	}
+}
+
+// isToken: RFC 9110's token, which names a header.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // codeUnknown is google.rpc.Code's UNKNOWN, for a failure that did not say.
@@ -198,6 +209,9 @@ func (f *fields) status(path string, p *pb.StoredStatus, final bool, maxDetails 
 	}
 	if n := len(p.GetMessage()); n > oncekeeper.MaxStatusMessageBytes {
 		f.refuse(path+".message", "has %d bytes; at most %d are taken", n, oncekeeper.MaxStatusMessageBytes)
+	}
+	if n := len(p.GetDetails()); n > oncekeeper.MaxStatusDetails {
+		f.refuse(path+".details", "are %d; at most %d are taken", n, oncekeeper.MaxStatusDetails)
 	}
 	size := 0
 	for _, d := range p.GetDetails() {

@@ -2,12 +2,14 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -235,4 +237,130 @@ func TestServingAfterShutdownIsNoFault(t *testing.T) {
 	if err := srv.Serve(bufconn.Listen(1)); err != nil {
 		t.Errorf("Serve gives %v", err)
 	}
+}
+
+func TestAWaitIsBoundedByThePolicy(t *testing.T) {
+	h := start(t, setup{})
+	h.grant(t, begin("1", "holder"))
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := h.Begin(testContext(t), waiting("1", "waiter", time.Hour))
+		answers <- answer{res, err}
+	}()
+	h.asleep(t, 1)
+	h.clock.Advance(10 * time.Second) // the default max_wait
+	if a := <-answers; a.res.GetInProgress() == nil {
+		t.Errorf("after the policy's 10s a wait of an hour got %v, %v", a.res, a.err)
+	}
+}
+
+func TestAWaitLeavesTheCallersDeadlineTimeForTheAnswer(t *testing.T) {
+	h := start(t, setup{})
+	h.grant(t, begin("1", "holder"))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := h.Begin(ctx, waiting("1", "waiter", 10*time.Second))
+		answers <- answer{res, err}
+	}()
+	h.asleep(t, 1)
+	h.clock.Advance(4600 * time.Millisecond) // more than nine tenths of what was left
+	if a := <-answers; a.res.GetInProgress() == nil {
+		t.Errorf("shortly before its deadline a waiter got %v, %v; want in progress", a.res, a.err)
+	}
+}
+
+func TestAWaiterWhoseOwnCallWasGrantedGetsThatGrant(t *testing.T) {
+	h := start(t, setup{})
+	g := h.grant(t, begin("1", "holder"))
+	answers := make(chan answer, 1)
+	go func() {
+		res, err := h.Begin(testContext(t), waiting("1", "the same call", 10*time.Second))
+		answers <- answer{res, err}
+	}()
+	h.asleep(t, 1)
+	h.fail(t, "1", g.GetFencingToken(), pb.FailRequest_DISPOSITION_RETRYABLE)
+	first := <-answers
+	// The same call once more, as after a lost answer: it is its own grant.
+	again, err := h.Begin(testContext(t), waiting("1", "the same call", 10*time.Second))
+	if err != nil || again.GetGrant().GetFencingToken() != first.res.GetGrant().GetFencingToken() || first.res.GetGrant() == nil {
+		t.Errorf("the call was granted %v, and its retry got %v, %v", first.res, again, err)
+	}
+}
+
+func TestWaitersInAllAreBoundedAndTheirPlacesComeFree(t *testing.T) {
+	h := start(t, setup{allWaiters: 2})
+	for round := range 3 {
+		ids := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
+		var tokens []int64
+		answers := make(chan answer, 2)
+		for _, id := range ids {
+			tokens = append(tokens, h.grant(t, begin(id, "holder")).GetFencingToken())
+			go func() {
+				res, err := h.Begin(testContext(t), waiting(id, "waiter", 10*time.Second))
+				answers <- answer{res, err}
+			}()
+		}
+		h.server.AwaitAsleep(testContext(t), 2)
+		h.grant(t, begin(fmt.Sprint("c", round), "holder"))
+		res, err := h.Begin(testContext(t), waiting(fmt.Sprint("c", round), "third", 10*time.Second))
+		if err != nil || res.GetInProgress() == nil {
+			t.Fatalf("a third waiter of two got %v, %v", res, err)
+		}
+		for i, id := range ids {
+			h.complete(t, id, tokens[i], "x")
+			if a := <-answers; a.res.GetOutcome() == nil {
+				t.Fatalf("a waiter got %v, %v", a.res, a.err)
+			}
+		}
+	}
+	if n := h.server.Lines(); n != 0 {
+		t.Errorf("%d lines are kept for keys that nobody waits for", n)
+	}
+}
+
+func TestAHealthWatcherDoesNotHoldUpTheShutdown(t *testing.T) {
+	h := start(t, setup{})
+	watch, err := healthpb.NewHealthClient(h.conn).Watch(testContext(t), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := watch.Recv(); err != nil || first.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Fatalf("health is %v, %v", first, err)
+	}
+	if err := h.server.Shutdown(testContext(t)); err != nil {
+		t.Errorf("with a health watcher, Shutdown gives %v", err)
+	}
+}
+
+// stuck is a store that hangs until it is let go.
+type stuck struct {
+	storage.Store
+	entered, gate chan struct{}
+}
+
+func (s stuck) Apply(ctx context.Context, cmds ...lifecycle.Command) []storage.Result {
+	close(s.entered)
+	<-s.gate
+	return s.Store.Apply(ctx, cmds...)
+}
+
+func TestAStoreThatHangsDoesNotKeepTheServerFromStopping(t *testing.T) {
+	s := stuck{entered: make(chan struct{}), gate: make(chan struct{})}
+	h := start(t, setup{store: func(inner storage.Store) storage.Store { s.Store = inner; return s }})
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, _ = h.Begin(testContext(t), begin("1", "a"))
+	}()
+	<-s.entered
+	patience := errors.New("patience is over")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, patience)
+	defer cancel()
+	if err := h.server.Shutdown(ctx); !errors.Is(err, patience) {
+		t.Errorf("Shutdown gives %v, want its context's cause", err)
+	}
+	close(s.gate)
+	<-answered
 }

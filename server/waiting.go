@@ -30,6 +30,10 @@ type waiting struct {
 	closed bool
 }
 
+// busyAlarm is how often the store is asked about a key that is busy for no reason
+// that this version knows.
+const busyAlarm = 250 * time.Millisecond
+
 // line is what waits for one key.
 type line struct {
 	// guests are the waiters in the line, asleep or asking the store.
@@ -190,7 +194,11 @@ func (q *waiting) setAlarm(key oncekeeper.Key, l *line) {
 		return
 	}
 	left := l.latest.Record.LeaseEnd.Sub(q.now(l))
-	l.timer = q.clock.AfterFunc(max(left, time.Millisecond), func() { q.alarm(key, l) })
+	if left <= 0 {
+		// The store calls a key busy whose lease is over: a newer version wrote it.
+		left = busyAlarm
+	}
+	l.timer = q.clock.AfterFunc(left, func() { q.alarm(key, l) })
 }
 
 // alarm gives the turn to the first sleeper: by this host's clock the lease is
