@@ -28,10 +28,9 @@ type answer struct {
 	hint time.Duration
 }
 
-// judge reads a failed attempt's answer. A guarded service's error about another
+// judge reads a failed attempt's answer, as wire.FromError gave it. A guarded service's error about another
 // operation came from further down, and is nothing to wait for here.
 func judge(operation string, err error, trailer metadata.MD, retryUnavailable bool) answer {
-	err = wire.FromError(err, trailer)
 	var ours *wire.Error
 	known := errors.As(err, &ours)
 	if known && !about(ours, operation, trailer) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/client/internal/callkey"
 	"github.com/oncekeeper/oncekeeper/clock"
+	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
 
 // UnaryClientInterceptor gives calls their key and waits for other attempts, as
@@ -23,6 +24,10 @@ import (
 // named keys differ or one is empty, INTERNAL where the annotated or configured
 // key field is none, and CANCELLED or DEADLINE_EXCEEDED where its context ends
 // between two attempts.
+//
+// What a guard refused is one of the root package's sentinels
+// (errors.Is(err, oncekeeper.ErrFingerprintMismatch)) with the status that it came
+// as, also where a proxy left of it the trailer oncekeeper-reason alone.
 func UnaryClientInterceptor(options ...Option) grpc.UnaryClientInterceptor {
 	return newInterceptor(options).intercept
 }
@@ -37,8 +42,14 @@ func (i *interceptor) intercept(
 	if err != nil {
 		return err
 	}
+	attempt := func() (metadata.MD, error) {
+		var trailer metadata.MD
+		err := invoke(ctx, fullMethod, request, reply, conn, append(slices.Clip(options), grpc.Trailer(&trailer))...)
+		return trailer, wire.FromError(err, trailer)
+	}
 	if key == "" {
-		return invoke(ctx, fullMethod, request, reply, conn, options...)
+		_, err := attempt()
+		return err
 	}
 	if made {
 		ctx = callkey.WithMade(ctx, callkey.Made{Key: key, Field: m.field})
@@ -49,11 +60,7 @@ func (i *interceptor) intercept(
 	if len(sent[callkey.Metadata]) == 0 && callkey.Printable(key) {
 		ctx = metadata.AppendToOutgoingContext(ctx, callkey.Metadata, key)
 	}
-	return i.repeat(ctx, m.operation, func() (metadata.MD, error) {
-		var trailer metadata.MD
-		err := invoke(ctx, fullMethod, request, reply, conn, append(slices.Clip(options), grpc.Trailer(&trailer))...)
-		return trailer, err
-	})
+	return i.repeat(ctx, m.operation, attempt)
 }
 
 // repeat calls attempt until its answer stands or there is no time for another.

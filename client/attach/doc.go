@@ -22,7 +22,7 @@
 //     a new UUIDv7: it begins with the time, so that neighbours in time are
 //     neighbours in the store's key index.
 //
-// A call with none of these passes untouched. The key goes out as metadata, one
+// A call with none of these is sent as it is. The key goes out as metadata, one
 // value, the same on every attempt, and in the key field where the method has
 // one: in a copy of the request, which is never changed in place. A key that
 // metadata cannot carry (anything but printable ASCII) goes in the key field

@@ -54,9 +54,9 @@ func (o *Outgoing) Stats() Stats { return o.once.stats.read() }
 // Unary is the interceptor. A replay fills the reply, and grpc.Header and
 // grpc.Trailer with what is replayed. Outside it attach.UnaryClientInterceptor
 // makes keys and waits for other attempts; attach.Key works without it. What the
-// call's context sends downstream is not sent to Oncekeeper. A key
-// named by attach.Key for a method that is not guarded is INTERNAL, since it
-// would be honoured by nobody.
+// call's context sends downstream is not sent to Oncekeeper. A key named by
+// attach.Key for a method that is not guarded is INTERNAL, since it would be
+// honoured by nobody.
 func (o *Outgoing) Unary() grpc.UnaryClientInterceptor { return o.unary }
 
 func (o *Outgoing) unary(
