@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/storage"
 )
 
 // serving runs serve in this process and gives its address once it listens.
@@ -128,6 +131,7 @@ func TestGetTellsWhatIsWrong(t *testing.T) {
 	for want, args := range map[string][]string{
 		"key.id":                        {"get", "--address", address, "acme", "pay", " 1"},
 		"is the service running there?": {"get", "--address", "127.0.0.1:1", "acme", "pay", "1"},
+		"give it longer with --timeout": {"get", "--address", address, "--timeout", "0s", "acme", "pay", "1"},
 		"expected \"<operation> <id>\"": {"get", "acme"},
 		"unknown flag --nonsense":       {"get", "--nonsense", "acme", "pay", "1"},
 		"oncekeeper --help":             {"fetch"},
@@ -160,7 +164,7 @@ func TestServeSaysWhereItListensWhereDataLiesAndWhatToTry(t *testing.T) {
 func TestServeRefusesWhatOthersCouldReach(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "example.test:0"} {
 		code, _, stderr := command(t, "serve", "--store", "memory:", "--listen", listen)
-		if code != exitFailed || !strings.Contains(stderr, "--insecure") {
+		if code != exitUsage || !strings.Contains(stderr, "--insecure") {
 			t.Errorf("--listen %s exits with %d: %s", listen, code, stderr)
 		}
 	}
@@ -173,7 +177,7 @@ func TestServeRefusesWhatOthersCouldReach(t *testing.T) {
 func TestServeRefusesAStoreThatItDoesNotKnowAndKeepsItsPasswordSecret(t *testing.T) {
 	for _, store := range []string{"mysql://u:secret@host/db", "pebble:", "memory", "secret"} {
 		code, _, stderr := command(t, "serve", "--store", store)
-		if code != exitFailed || !strings.Contains(stderr, "pebble:DIR") || strings.Contains(stderr, "secret@") {
+		if code != exitUsage || !strings.Contains(stderr, "pebble:DIR") || strings.Contains(stderr, "secret@") {
 			t.Errorf("--store %s exits with %d: %s", store, code, stderr)
 		}
 	}
@@ -187,3 +191,42 @@ func TestVersionAndHelpSucceed(t *testing.T) {
 		t.Errorf("--help exits with %d: %s%s", code, out, stderr)
 	}
 }
+
+func TestWhatCallersStoredMovesNoCursor(t *testing.T) {
+	var out bytes.Buffer
+	rec := &pb.KeyRecord{
+		Key:     &pb.Key{Tenant: "acme", Operation: "pay", Id: "1"},
+		Outcome: &pb.Outcome{Result: &pb.Outcome_Status{Status: &pb.StoredStatus{Code: 9, Message: "no\x1b[2J\x00"}}},
+	}
+	if err := printTable(&out, rec); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x00") || !strings.Contains(out.String(), `no\x1b[2J\x00`) {
+		t.Errorf("the table is %q", out.String())
+	}
+}
+
+func TestServeFailsWhenItsStoreFailed(t *testing.T) {
+	store := failing{}
+	for name, broken := range map[string]chan error{"while it serves": make(chan error, 1), "while it stops": make(chan error, 1)} {
+		ctx, stop := context.WithCancel(t.Context())
+		c := serveCmd{Listen: "127.0.0.1:0", Drain: time.Second}
+		if name == "while it serves" {
+			broken <- errStoreFailed
+		} else {
+			stop()
+		}
+		err := c.serve(ctx, store, "nowhere", slog.New(slog.DiscardHandler), broken)
+		if err = errors.Join(err, c.close(store)); !errors.Is(err, errStoreFailed) {
+			t.Errorf("%s: serve gives %v", name, err)
+		}
+		stop()
+	}
+}
+
+var errStoreFailed = errors.New("the disk is gone")
+
+// failing is a store that has failed.
+type failing struct{ storage.Store }
+
+func (failing) Close() error { return errStoreFailed }

@@ -19,17 +19,38 @@ type serveCmd struct {
 	Drain    time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
 }
 
-func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
-	log := logs.logger(term.err)
-	if err := c.checkListen(); err != nil {
+// Validate refuses a command line that cannot be served.
+func (c *serveCmd) Validate() error {
+	if err := checkStore(c.Store); err != nil {
 		return err
 	}
+	return c.checkListen()
+}
+
+func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
+	log := logs.logger(term.err)
 	broken := make(chan error, 1)
 	store, where, err := openStore(c.Store, log, func(err error) { broken <- err })
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.serve(ctx, store, where, log, broken), store.Close())
+	if err := c.serve(ctx, store, where, log, broken); err != nil {
+		return errors.Join(err, c.close(store))
+	}
+	return c.close(store)
+}
+
+// close gives up on a store that hangs: the process ends, and what was answered
+// is on disk.
+func (c *serveCmd) close(store storage.Store) error {
+	closed := make(chan error, 1)
+	go func() { closed <- store.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(c.Drain):
+		return fmt.Errorf("the store does not close within %v", c.Drain)
+	}
 }
 
 func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string, log *slog.Logger, broken <-chan error) error {
@@ -53,6 +74,7 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string,
 	case err := <-served:
 		return fmt.Errorf("serving on %s: %w", address, err)
 	case fault = <-broken:
+		log.ErrorContext(ctx, "stopping: the store failed", "error", fault)
 	case <-ctx.Done():
 		log.InfoContext(ctx, "stopping: calls under way are finished", "within", c.Drain.String())
 	}
