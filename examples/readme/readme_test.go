@@ -43,7 +43,7 @@ func (p *payments) Debit(ctx context.Context, req *paymentsv1.DebitRequest) (*pa
 	if closed(req.GetAccount()) {
 		return nil, oncekeeper.NotApplied(errClosed) // nothing was done: the next attempt may run
 	}
-	return p.debit(ctx, req) // any other error: nobody knows, and the next attempt is told so
+	return p.debit(ctx, req) // UNAVAILABLE and the like: nobody knows, and the next attempt is told so
 }
 
 // README: end
