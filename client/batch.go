@@ -73,6 +73,9 @@ type SettleResult struct {
 func (c *Client) BatchSettle(ctx context.Context, settlements []Settlement) ([]SettleResult, error) {
 	msg := &pb.BatchSettleRequest{}
 	for _, s := range settlements {
+		if err := cannotBeSettled(s); err != nil {
+			return nil, err
+		}
 		msg.Settlements = append(msg.Settlements, settlementToProto(s))
 	}
 	var resp *pb.BatchSettleResponse

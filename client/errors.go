@@ -32,6 +32,16 @@ var (
 	ErrUndecodable = errors.New("oncekeeper: the stored response does not fit the type asked for")
 )
 
+// FromError turns the error of any gRPC call into one that Is Oncekeeper's
+// sentinel, where it is an error of Oncekeeper: so a caller of a guarded service
+// can tell oncekeeper.ErrFingerprintMismatch, ErrInProgress, ErrUnresolved or
+// ErrResponseNotKept from the called method's own FAILED_PRECONDITION or ABORTED.
+// RetryDelay, Operation and FieldViolations read what it gives, and its gRPC
+// status is the one that came. Any other error, and nil, is given as it came. It
+// reads the status's details: where a proxy strips them, attach, which sees the
+// trailer too, still tells.
+func FromError(err error) error { return wire.FromError(err, nil) }
+
 // RetryDelay gives how long the service asks to wait before the next try.
 func RetryDelay(err error) (time.Duration, bool) {
 	var e *wire.Error
@@ -125,12 +135,29 @@ func cannotTravel(k oncekeeper.Key, scheme string) error {
 		{"key.tenant", k.Tenant}, {"key.operation", k.Operation}, {"key.id", k.ID}, {"fingerprint_scheme", scheme},
 	} {
 		if !utf8.ValidString(f.value) {
-			return refusal(oncekeeper.ErrInvalidRequest, "", wire.Details{
-				Violations: []wire.FieldViolation{{Field: f.field, Description: "is not UTF-8"}},
-			})
+			return notUTF8(f.field)
 		}
 	}
 	return nil
+}
+
+// cannotBeSettled is cannotTravel for a settlement: gRPC's own word for it is no
+// verdict, and would be asked for again and again.
+func cannotBeSettled(s Settlement) error {
+	switch {
+	case s.Response != nil && !travels(*s.Response):
+		return notUTF8("response")
+	case s.Status != nil && !utf8.ValidString(s.Status.Message):
+		return notUTF8("status.message")
+	default:
+		return cannotTravel(s.Key, "")
+	}
+}
+
+func notUTF8(field string) error {
+	return refusal(oncekeeper.ErrInvalidRequest, "", wire.Details{
+		Violations: []wire.FieldViolation{{Field: field, Description: "is not UTF-8"}},
+	})
 }
 
 // callError is a call that ended without its caller ending it.

@@ -172,11 +172,6 @@ func TestASettlementThatIsRefusedIsTheCallersError(t *testing.T) {
 		"FENCED": func(w *world) {
 			w.apply(lifecycle.Delete{Key: key, Etag: w.record(key).Etag(), Force: true})
 		},
-		"KEY_NOT_FOUND": func(w *world) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			delete(w.records, key)
-		},
 		"ALREADY_SETTLED": func(w *world) {
 			w.apply(lifecycle.Settle{Key: key, Token: w.record(key).Token, As: oncekeeper.SettledFinal, Status: &oncekeeper.Status{Code: 5}})
 		},
@@ -195,5 +190,26 @@ func TestASettlementThatIsRefusedIsTheCallersError(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// No other outcome is known, and to drop the answer would have it run again.
+func TestAValueWhoseRecordIsGoneIsGivenAndReported(t *testing.T) {
+	own := errors.New("own")
+	for _, fnErr := range []error{nil, own} {
+		var told []client.Unsettled
+		w := newWorld(t, client.WithLogger(slog.New(slog.DiscardHandler)), client.WithUnsettled(func(u client.Unsettled) { told = append(told, u) }))
+		got, err := client.Do(t.Context(), w.keeper, key, func(context.Context, *client.Attempt) (string, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.records, key)
+			return "charged", fnErr
+		})
+		if want := map[bool]string{true: "charged"}[fnErr == nil]; got != want || !errors.Is(err, fnErr) || errors.Is(err, oncekeeper.ErrKeyNotFound) {
+			t.Errorf("Do = %q, %v, want the function's own %q, %v", got, err, want, fnErr)
+		}
+		if len(told) != 1 || !errors.Is(told[0].Err, oncekeeper.ErrKeyNotFound) {
+			t.Errorf("told %+v, want that the record is gone", told)
+		}
 	}
 }

@@ -89,6 +89,9 @@ func (c *Client) Renew(ctx context.Context, req RenewRequest) (Renewal, error) {
 }
 
 func (c *Client) renew(ctx context.Context, kind callKind, req RenewRequest) (Renewal, error) {
+	if err := cannotTravel(req.Key, ""); err != nil {
+		return Renewal{}, err
+	}
 	var resp pb.RenewResponse
 	sent, err := c.call(ctx, kind, c.renewRPC(req, &resp))
 	if err != nil {

@@ -79,7 +79,8 @@ func WithMaxWait(d time.Duration) Option { return func(c *Client) { c.maxWait = 
 
 // Unsettled is an attempt that ran and whose settlement could not be made: the
 // service could not be reached in time, or would not take it. The next Begin
-// waits for the lease to end, and is then a takeover or held.
+// waits for the lease to end, and is then a takeover or held. Where Err Is
+// oncekeeper.ErrKeyNotFound the record is gone, and the next Begin runs it anew.
 type Unsettled struct {
 	Key   oncekeeper.Key
 	Token int64

@@ -33,8 +33,9 @@ type callKind struct {
 	// linger is how long a try may outlive its caller: the answer may be a grant,
 	// which must be given back rather than left to lapse.
 	linger time.Duration
-	// essential, where set, has the call retried though the budget is spent, for so
-	// long in all.
+	// essential, where set, has the call retried for so long in all, though the
+	// budget is spent, and at every error but a verdict of the service: the call is
+	// idempotent, and not to have made it costs a takeover.
 	essential time.Duration
 }
 
@@ -71,7 +72,7 @@ func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Dura
 		case ctx.Err() != nil:
 			last = err
 			continue
-		case !retryable(err):
+		case !retryable(err) && (kind.essential == 0 || verdict(err) || tooMuch(err)):
 			return sent, &callError{call: kind.name, err: err}
 		}
 		last = err
@@ -135,6 +136,14 @@ var errNoAnswer = status.Error(codes.Unavailable, "no answer in time")
 // tell.
 func retryable(err error) bool {
 	return status.Code(err) == codes.Unavailable || errors.Is(err, oncekeeper.ErrOverloaded)
+}
+
+// verdict says whether the service itself judged the call. Anything else may be
+// the transport's word (a stream that was reset reads as CANCELLED, INTERNAL or
+// UNKNOWN) and says nothing of whether the call was applied.
+func verdict(err error) bool {
+	_, ok := oncekeeper.SentinelOf(err)
+	return ok
 }
 
 // endsWithin says whether ctx's deadline leaves no time after d.

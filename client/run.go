@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -55,7 +56,9 @@ type Result struct {
 	Token int64
 	// Unsettled is why the attempt that ran could not be settled, and nil where it
 	// was. It is no error of Run: the effect is what it is, and an error would have
-	// the caller ask for another.
+	// the caller ask for another. It Is oncekeeper.ErrKeyNotFound where there is no
+	// record any more (its retention is over, or the service was lost): no other
+	// attempt's outcome is known.
 	Unsettled error
 
 	// Outcome of an earlier attempt.
@@ -79,8 +82,8 @@ type Result struct {
 //
 // Errors, beside Begin's: ErrNested inside a running function of the same key;
 // ErrLeaseLost where leases are too short to be kept; and, with a Result that Ran,
-// oncekeeper.ErrFenced, ErrKeyNotFound or ErrAlreadySettled where the service did
-// not take the settlement: another attempt's outcome counts.
+// oncekeeper.ErrFenced or ErrAlreadySettled where the service did not take the
+// settlement: another attempt's outcome counts.
 func (c *Client) Run(ctx context.Context, req Request, run func(ctx context.Context, a *Attempt) Ended) (Result, error) {
 	if err := refuseNested(ctx, req.Key); err != nil {
 		return Result{}, err
@@ -92,7 +95,7 @@ func (c *Client) Run(ctx context.Context, req Request, run func(ctx context.Cont
 	a := c.newAttempt(ctx, req, answer.Grant, lease)
 	result := Result{Ran: true, Ended: c.runAttempt(ctx, a, req.MaxRunTime, run), Token: a.token}
 	err = c.settleAttempt(ctx, a, result.Ended)
-	if refused(err) {
+	if errors.Is(err, oncekeeper.ErrFenced) || errors.Is(err, oncekeeper.ErrAlreadySettled) {
 		return result, err
 	}
 	if err != nil {
@@ -153,7 +156,7 @@ var settlementNames = map[oncekeeper.Settlement]string{
 }
 
 func (c *Client) reportUnsettled(ctx context.Context, a *Attempt, as oncekeeper.Settlement, err error) {
-	c.log.WarnContext(ctx, "an attempt ran and could not be settled: the next one takes over or is held",
+	c.log.WarnContext(ctx, "an attempt ran and could not be settled: the next one takes over, is held, or runs as the first where the record is gone",
 		c.logKey(a.key), "token", a.token, "settlement", settlementNames[as], "error", err)
 	c.unsettled(Unsettled{Key: a.key, Token: a.token, As: as, Err: err})
 }

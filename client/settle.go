@@ -49,6 +49,9 @@ func (c *Client) Settle(ctx context.Context, s Settlement) (oncekeeper.Instant, 
 }
 
 func (c *Client) settle(ctx context.Context, s Settlement, limit time.Duration) (oncekeeper.Instant, error) {
+	if err := cannotBeSettled(s); err != nil {
+		return 0, err
+	}
 	if s.As == oncekeeper.SettledComplete {
 		return c.complete(ctx, completeToProto(s), limit)
 	}
