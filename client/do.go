@@ -68,16 +68,17 @@ func WithCodec[T any](codec Codec[T]) DoOption { return func(d *doConfig) { d.co
 // Where this call ran fn:
 //   - fn's value is kept and given. Too large to keep, or not encodable, it is
 //     given all the same, and later callers get a *NotKeptError.
-//   - fn's error is given as it is. Later callers get it as a *FailedError if it
+//   - fn's error is given as it is, but that a mark in it no longer counts: an
+//     attempt around this one settles by what it says itself. Later callers get it as a *FailedError if it
 //     was marked by oncekeeper.Final, and run again if by oncekeeper.NotApplied;
 //     any other error leaves the outcome unknown, and the next call takes over or
 //     is held. An error of this service in it is never final.
 //   - Where the service did not take the settlement, the error Is
-//     oncekeeper.ErrFenced, ErrKeyNotFound or ErrAlreadySettled (and fn's, if
-//     any): another attempt's outcome counts, and fn's value is not given.
-//   - Where the service could not be told in time, fn's value is given with no
-//     error, since the effect happened and an error would have it asked for again.
-//     The logger and WithUnsettled are told.
+//     oncekeeper.ErrFenced or ErrAlreadySettled (and fn's, if any): another
+//     attempt's outcome counts, and fn's value is not given.
+//   - Where the service could not be told in time, or has no record of the key any
+//     more, fn's value is given with no error, since the effect happened and an
+//     error would have it asked for again. The logger and WithUnsettled are told.
 //
 // Otherwise: the kept value; a *FailedError; a *NotKeptError, which Is
 // oncekeeper.ErrResponseNotKept; ErrUndecodable where what is kept is no T;
@@ -104,16 +105,26 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 	})
 	switch {
 	case err != nil && failure != nil:
-		return none, errors.Join(failure, err)
+		return none, errors.Join(told(failure), err)
 	case err != nil:
 		return none, err
 	case failure != nil:
-		return none, failure
+		return none, told(failure)
 	case result.Ran:
 		return value, nil
 	default:
 		return replay(key, result, codec)
 	}
+}
+
+// told gives fn's error to Do's caller: the mark in it spoke for this attempt, and
+// says nothing of one around it. An error without a mark is given as it is, so
+// that a status keeps its own message.
+func told(failure error) error {
+	if oncekeeper.SettlementOf(failure) == oncekeeper.SettledUnknown {
+		return failure
+	}
+	return oncekeeper.Past(failure)
 }
 
 // encode gives what is kept of a value; where it cannot be encoded, that it was.
