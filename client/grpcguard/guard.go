@@ -75,8 +75,7 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	case err != nil:
 		return refused(ctx, err)
 	case a.replayed:
-		_ = grpc.SetHeader(ctx, a.header)
-		_ = grpc.SetTrailer(ctx, a.trailer)
+		giveReplay(ctx, a)
 	default:
 		stream.release()
 	}
@@ -84,6 +83,16 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 		return pin(message, a.body), nil
 	}
 	return a.response, a.err
+}
+
+// giveReplay gives a replay's header and trailer to its caller, the mark first and
+// by itself: whatever the transport does not take, the answer is what counts.
+func giveReplay(ctx context.Context, a answer) {
+	_ = grpc.SetHeader(ctx, metadata.MD{replayedHeader: a.header[replayedHeader]})
+	rest := a.header.Copy()
+	delete(rest, replayedHeader)
+	_ = grpc.SetHeader(ctx, rest)
+	_ = grpc.SetTrailer(ctx, a.trailer)
 }
 
 // incoming gives the request as a message, and the call's key; "" for none.

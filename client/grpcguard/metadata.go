@@ -22,13 +22,34 @@ var neverReplayed = []string{
 	callkey.Metadata, replayedHeader, wire.ReasonTrailer,
 }
 
+// replays says whether a name may be one of what is replayed: one that gRPC takes
+// (lower case), which is neither its own nor of one caller or answer.
+func replays(name string) bool {
+	if name == "" || strings.HasPrefix(name, "grpc-") || slices.Contains(neverReplayed, name) {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '.' && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// carries says whether gRPC carries value under name: any bytes where the name
+// ends in -bin.
+func carries(name, value string) bool {
+	return strings.HasSuffix(name, "-bin") || callkey.Printable(value)
+}
+
 // readNames gives the names as gRPC spells them, each once, and refuses those
 // that are never replayed.
 func readNames(list string, names []string) ([]string, error) {
 	var read []string
 	for _, name := range names {
 		lower := strings.ToLower(name)
-		if lower == "" || strings.HasPrefix(lower, ":") || strings.HasPrefix(lower, "grpc-") || slices.Contains(neverReplayed, lower) {
+		if !replays(lower) {
 			return nil, fmt.Errorf("grpcguard: Config.%s names %q, which is never replayed", list, name)
 		}
 		if !slices.Contains(read, lower) {
@@ -39,14 +60,14 @@ func readNames(list string, names []string) ([]string, error) {
 }
 
 // replayable gives of header and trailer what is kept: what the configuration
-// names, in its order, as far as the limits go.
+// names and gRPC carries, in its order, as far as the limits go.
 func (o *once) replayable(header, trailer metadata.MD) []oncekeeper.MetadataEntry {
 	var kept []oncekeeper.MetadataEntry
 	left := oncekeeper.MaxMetadataBytes
 	add := func(kind oncekeeper.MetadataKind, names []string, md metadata.MD) {
 		for _, name := range names {
 			for _, value := range md[name] {
-				if size := len(name) + len(value); size <= left && len(kept) < oncekeeper.MaxMetadataEntries {
+				if size := len(name) + len(value); carries(name, value) && size <= left && len(kept) < oncekeeper.MaxMetadataEntries {
 					left -= size
 					kept = append(kept, oncekeeper.MetadataEntry{Kind: kind, Name: name, Value: []byte(value)})
 				}
@@ -58,18 +79,24 @@ func (o *once) replayable(header, trailer metadata.MD) []oncekeeper.MetadataEntr
 	return kept
 }
 
-// replayedMetadata is header and trailer of a replay of r, which may be nil.
+// replayedMetadata is header and trailer of a replay of r, which may be nil. What
+// another guard kept and gRPC would not carry is left out: one bad entry must not
+// cost the answer.
 func replayedMetadata(r *oncekeeper.Response) (header, trailer metadata.MD) {
 	header, trailer = metadata.Pairs(replayedHeader, "true"), metadata.MD{}
 	if r == nil {
 		return header, trailer
 	}
 	for _, entry := range r.Metadata {
+		name, value := strings.ToLower(entry.Name), string(entry.Value)
+		if !replays(name) || !carries(name, value) {
+			continue
+		}
 		switch entry.Kind {
 		case oncekeeper.MetadataHeader:
-			header.Append(entry.Name, string(entry.Value))
+			header.Append(name, value)
 		case oncekeeper.MetadataTrailer:
-			trailer.Append(entry.Name, string(entry.Value))
+			trailer.Append(name, value)
 		}
 	}
 	return header, trailer
