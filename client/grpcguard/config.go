@@ -31,8 +31,8 @@ type Config struct {
 	// caller as it is where it has a gRPC status, and as INTERNAL otherwise.
 	Tenant func(ctx context.Context) (string, error)
 	// Methods changes how methods are guarded, by operation
-	// ("package.Service/Method"). One that is named here is guarded, annotated or
-	// not.
+	// ("package.Service/Method", once, with or without a slash before it). One that
+	// is named here is guarded, annotated or not.
 	Methods map[string]Method
 	// Wait bounds how long a call waits for another attempt before it is answered
 	// IN_PROGRESS; its own deadline, less a little for the way back, bounds it too.
@@ -107,13 +107,17 @@ func (cfg *Config) resolve(answers map[codes.Code]oncekeeper.Settlement) (map[st
 	}
 	var faults []error
 	named := map[string]Method{}
-	for name, changes := range cfg.Methods {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Methods)) {
 		m, ok := methodoptions.Find(cfg.Files, name)
 		if !ok {
 			faults = append(faults, fmt.Errorf("grpcguard: Config.Methods names %q, which no linked proto has", name))
 			continue
 		}
-		found[m.Operation], named[m.Operation] = m, changes
+		if _, twice := named[m.Operation]; twice {
+			faults = append(faults, fmt.Errorf("grpcguard: Config.Methods names one method twice, as %q and with a slash before it, %q", m.Operation, "/"+m.Operation))
+			continue
+		}
+		found[m.Operation], named[m.Operation] = m, cfg.Methods[name]
 	}
 	methods := map[string]*method{}
 	for _, operation := range slices.Sorted(maps.Keys(found)) {

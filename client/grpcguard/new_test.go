@@ -103,6 +103,7 @@ func TestNewRefusesWhatCannotBeGuardedAndNamesIt(t *testing.T) {
 		"a malformed lease":          {look: annotated(&optionsv1.IdempotencyOptions{Lease: &durationpb.Duration{Seconds: 1, Nanos: -1}}), says: []string{lookOp, "lease is not above zero"}},
 		"fewer attempts than none":   {look: annotated(&optionsv1.IdempotencyOptions{MaxAttempts: -1}), says: []string{lookOp, "max_attempts -1"}},
 		"a name that is none":        {methods: map[string]grpcguard.Method{"testservice.v1.ChargeService/Missing": {}}, says: []string{"Missing"}},
+		"one method by two names":    {methods: map[string]grpcguard.Method{captureOp: {}, "/" + captureOp: {Unguarded: true}}, says: []string{"twice", captureOp, `"/` + captureOp}},
 		"a stream that is named":     {methods: map[string]grpcguard.Method{"testservice.v1.ChargeService/Watch": {}}, says: []string{"ChargeService/Watch", "is a stream"}},
 		"OK in a table":              {methods: map[string]grpcguard.Method{lookOp: {Codes: map[codes.Code]oncekeeper.Settlement{codes.OK: final}}}, says: []string{lookOp, "OK is always kept"}},
 		"a table without a meaning":  {methods: map[string]grpcguard.Method{lookOp: {TakeoverCodes: map[codes.Code]oncekeeper.Settlement{codes.Aborted: oncekeeper.SettledComplete}}}, says: []string{lookOp, "Aborted"}},
