@@ -61,11 +61,12 @@ func (c *capture) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// taken gives copies of what the handler has set.
+// taken gives what the handler has set so far. What it sets later is joined into
+// new maps, so these stay as they are.
 func (c *capture) taken() (header, trailer metadata.MD) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.header.Copy(), c.trailer.Copy()
+	return c.header, c.trailer
 }
 
 // release gives the caller what the handler has set.
