@@ -69,10 +69,12 @@ func WithCodec[T any](codec Codec[T]) DoOption { return func(d *doConfig) { d.co
 //   - fn's value is kept and given. Too large to keep, or not encodable, it is
 //     given all the same, and later callers get a *NotKeptError.
 //   - fn's error is given as it is, but that a mark in it no longer counts: an
-//     attempt around this one settles by what it says itself. Later callers get it as a *FailedError if it
-//     was marked by oncekeeper.Final, and run again if by oncekeeper.NotApplied;
-//     any other error leaves the outcome unknown, and the next call takes over or
-//     is held. An error of this service in it is never final.
+//     attempt around this one settles by what it says itself. Later callers get
+//     StatusOf it as a *FailedError if it was marked by oncekeeper.Final, and run
+//     again if by oncekeeper.NotApplied; any other error leaves the outcome
+//     unknown, and the next call takes over or is held. An error of this service
+//     in it is never final. Details over the limit of a response
+//     (Attempt.MaxResponseBytes) are left out for them.
 //   - Where the service did not take the settlement, the error Is
 //     oncekeeper.ErrFenced or ErrAlreadySettled (and fn's, if any): another
 //     attempt's outcome counts, and fn's value is not given.

@@ -40,7 +40,7 @@ func TestAnErrorIsSettledAsItWasMarked(t *testing.T) {
 		"wrapped final":        {fmt.Errorf("x: %w", oncekeeper.Final(inner)), oncekeeper.StoredFailed, oncekeeper.SettledFinal, codes.NotFound},
 		"nested sentinel":      {oncekeeper.Final(fmt.Errorf("x: %w", oncekeeper.ErrUnresolved)), oncekeeper.StoredPending, oncekeeper.SettledUnknown, codes.Unknown},
 		"nested status":        {oncekeeper.Final(fmt.Errorf("x: %w", nested)), oncekeeper.StoredPending, oncekeeper.SettledUnknown, codes.Aborted},
-		"nested among others":  {oncekeeper.Final(errors.Join(inner, nested)), oncekeeper.StoredPending, oncekeeper.SettledUnknown, codes.NotFound},
+		"nested among others":  {oncekeeper.Final(errors.Join(inner, nested)), oncekeeper.StoredPending, oncekeeper.SettledUnknown, codes.Unknown},
 		"nested and no effect": {oncekeeper.NotApplied(nested), oncekeeper.StoredReleased, oncekeeper.SettledRetryable, codes.Aborted},
 		"nested outage":        {oncekeeper.Final(client.ErrUnavailable), oncekeeper.StoredPending, oncekeeper.SettledUnknown, codes.Unknown},
 	} {

@@ -43,12 +43,12 @@ func TestWhatIsKeptFits(t *testing.T) {
 			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Message: long}),
 			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Message: long[1:]}),
 		},
-		"details at the limit": {
-			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Details: [][]byte{{1, 2}, {3, 4}}}),
-			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Details: [][]byte{{1, 2}, {3, 4}}}),
+		"details at the limit": { // a tag and a length each
+			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Details: [][]byte{{}, {}}}),
+			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Details: [][]byte{{}, {}}}),
 		},
 		"details over the limit": {
-			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Details: [][]byte{{1, 2}, {3, 4, 5}}}),
+			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5, Details: [][]byte{{1}, {}}}),
 			failed(oncekeeper.SettledFinal, &oncekeeper.Status{Code: 5}),
 		},
 		"no settlement": {Ended{}, failed(oncekeeper.SettledUnknown, &oncekeeper.Status{Code: 2})},
@@ -73,5 +73,17 @@ func TestTheLeastOfAFailureIsItsCode(t *testing.T) {
 	r := &oncekeeper.Response{Resource: strings.Repeat("x", oncekeeper.MaxResourceBytes+1)}
 	if got := least(Ended{As: oncekeeper.SettledComplete, Response: r}); got.Response.Resource != "" || !got.Response.Omitted {
 		t.Errorf("least = %+v", got.Response)
+	}
+}
+
+func TestDetailsAreKeptUpToTheirNumber(t *testing.T) {
+	for n, want := range map[int]int{oncekeeper.MaxStatusDetails: oncekeeper.MaxStatusDetails, oncekeeper.MaxStatusDetails + 1: 0} {
+		st := &oncekeeper.Status{Code: 5, Details: make([][]byte, n)}
+		if got := fit(Ended{As: oncekeeper.SettledFinal, Status: st}, 0, ""); len(got.Status.Details) != want {
+			t.Errorf("of %d details, %d are kept, want %d", n, len(got.Status.Details), want)
+		}
+		if got := StatusOf(GRPCStatus(st).Err()); len(got.Details) != want {
+			t.Errorf("of %d details, a status has %d, want %d: what the first caller gets is what is kept", n, len(got.Details), want)
+		}
 	}
 }

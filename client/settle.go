@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -161,17 +162,23 @@ func fit(e Ended, limit int64, resource string) Ended {
 		st.Code = int32(codes.Unknown)
 	}
 	st.Message = cutText(st.Message, oncekeeper.MaxStatusMessageBytes)
-	size := 0
-	for _, d := range st.Details {
-		size += len(d)
-	}
-	if limit > 0 && int64(size) > limit {
+	if len(st.Details) > oncekeeper.MaxStatusDetails || (limit > 0 && detailsSize(st.Details) > limit) {
 		st.Details = nil
 	}
 	if e.As != oncekeeper.SettledRetryable && e.As != oncekeeper.SettledFinal {
 		e.As = oncekeeper.SettledUnknown
 	}
 	return Ended{As: e.As, Status: &st}
+}
+
+// detailsSize counts details as the service does: each as a field of the message
+// that carries it, so that many small ones are no way around the limit.
+func detailsSize(details [][]byte) int64 {
+	size := 0
+	for _, d := range details {
+		size += protowire.SizeTag(1) + protowire.SizeBytes(len(d))
+	}
+	return int64(size)
 }
 
 // travels says whether protobuf carries r: its text is UTF-8.

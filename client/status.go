@@ -19,35 +19,89 @@ import (
 
 // StatusOf gives err as the status that is kept of it: code, message and details
 // of its gRPC status where it has one; else CANCELLED or DEADLINE_EXCEEDED for a
-// context's error, and UNKNOWN with its text for any other. The code is never OK,
-// and the message is cut to oncekeeper.MaxStatusMessageBytes between runes.
-// StatusOf(nil) is nil.
+// context's error, and UNKNOWN with its text for any other. Of errors that were
+// joined, the first stands for all where all have its code; else the code is
+// UNKNOWN, with the whole text and no details. The code is never OK, the message
+// is cut to oncekeeper.MaxStatusMessageBytes between runes, and more than
+// oncekeeper.MaxStatusDetails details are left out. StatusOf(nil) is nil.
 func StatusOf(err error) *oncekeeper.Status {
 	if err == nil {
 		return nil
 	}
-	st := &oncekeeper.Status{Code: int32(codes.Unknown), Message: err.Error()}
-	var carrier interface{ GRPCStatus() *status.Status }
-	switch {
-	case errors.As(err, &carrier) && carrier.GRPCStatus() != nil:
-		p := carrier.GRPCStatus().Proto()
-		if p.GetCode() > 0 && p.GetCode() <= int32(codes.Unauthenticated) {
-			st.Code = p.GetCode()
-		}
-		st.Message = p.GetMessage()
-		for _, detail := range p.GetDetails() {
-			// An Any whose type URL is not UTF-8 cannot travel, and never did.
-			if raw, err := proto.Marshal(detail); err == nil {
-				st.Details = append(st.Details, raw)
-			}
-		}
-	case errors.Is(err, context.Canceled):
-		st.Code = int32(codes.Canceled)
-	case errors.Is(err, context.DeadlineExceeded):
-		st.Code = int32(codes.DeadlineExceeded)
+	code, carried := standsFor(err)
+	st := &oncekeeper.Status{Code: int32(code), Message: err.Error()}
+	if carried != nil {
+		st.Message = carried.Message()
+		st.Details = details(carried)
 	}
 	st.Message = cutText(st.Message, oncekeeper.MaxStatusMessageBytes)
 	return st
+}
+
+// standsFor gives the code of err, and the gRPC status that stands for all of it;
+// nil where its own text does.
+func standsFor(err error) (codes.Code, *status.Status) {
+	if carrier, ok := err.(interface{ GRPCStatus() *status.Status }); ok && carrier.GRPCStatus() != nil {
+		st := carrier.GRPCStatus()
+		if st.Code() == codes.OK || st.Code() > codes.Unauthenticated {
+			return codes.Unknown, st
+		}
+		return st.Code(), st
+	}
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself, each branch of it
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return standsFor(inner)
+		}
+	case interface{ Unwrap() []error }:
+		return standsForAll(e.Unwrap())
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded, nil
+	default:
+		return codes.Unknown, nil
+	}
+}
+
+// standsForAll gives the first of errs where all have its code. Where they have
+// not, none of them says what became of the whole: what was not found may be what
+// the one joined to it could not undo.
+func standsForAll(errs []error) (codes.Code, *status.Status) {
+	var code codes.Code
+	var first *status.Status
+	for i, err := range errs {
+		c, st := standsFor(err)
+		if i == 0 {
+			code, first = c, st
+		}
+		if c != code {
+			return codes.Unknown, nil
+		}
+	}
+	if code == codes.OK || code == codes.Unknown && len(errs) > 1 {
+		return codes.Unknown, nil
+	}
+	return code, first
+}
+
+// details gives a status's details as they are kept: none where there are more
+// than anyone keeps.
+func details(st *status.Status) [][]byte {
+	anys := st.Proto().GetDetails()
+	if len(anys) > oncekeeper.MaxStatusDetails {
+		return nil
+	}
+	var kept [][]byte
+	for _, detail := range anys {
+		// An Any whose type URL is not UTF-8 cannot travel, and never did.
+		if raw, err := proto.Marshal(detail); err == nil {
+			kept = append(kept, raw)
+		}
+	}
+	return kept
 }
 
 // GRPCStatus gives a stored status to gRPC, its details as they were. A detail

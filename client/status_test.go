@@ -27,15 +27,23 @@ func TestAnErrorIsKeptAsAStatusThatIsNeverOK(t *testing.T) {
 		code    codes.Code
 		message string
 	}{
-		"plain":             {errors.New("boom"), codes.Unknown, "boom"},
-		"status":            {status.Error(codes.NotFound, "gone"), codes.NotFound, "gone"},
-		"wrapped status":    {fmt.Errorf("x: %w", status.Error(codes.NotFound, "gone")), codes.NotFound, "gone"},
-		"cancelled":         {fmt.Errorf("x: %w", context.Canceled), codes.Canceled, "x: context canceled"},
-		"deadline":          {context.DeadlineExceeded, codes.DeadlineExceeded, "context deadline exceeded"},
-		"a status of OK":    {statusError{status.New(codes.OK, "fine")}, codes.Unknown, "fine"},
-		"no status":         {statusError{nil}, codes.Unknown, "status error"},
-		"a code of its own": {statusError{status.FromProto(&spb.Status{Code: 99, Message: "m"})}, codes.Unknown, "m"},
-		"no UTF-8":          {errors.New("a\xffb"), codes.Unknown, "a\uFFFDb"},
+		"plain":                {errors.New("boom"), codes.Unknown, "boom"},
+		"status":               {status.Error(codes.NotFound, "gone"), codes.NotFound, "gone"},
+		"wrapped status":       {fmt.Errorf("x: %w", status.Error(codes.NotFound, "gone")), codes.NotFound, "gone"},
+		"cancelled":            {fmt.Errorf("x: %w", context.Canceled), codes.Canceled, "x: context canceled"},
+		"deadline":             {context.DeadlineExceeded, codes.DeadlineExceeded, "context deadline exceeded"},
+		"a status of OK":       {statusError{status.New(codes.OK, "fine")}, codes.Unknown, "fine"},
+		"no status":            {statusError{nil}, codes.Unknown, "status error"},
+		"a code of its own":    {statusError{status.FromProto(&spb.Status{Code: 99, Message: "m"})}, codes.Unknown, "m"},
+		"joined with another":  {errors.Join(status.Error(codes.NotFound, "gone"), errors.New("rollback failed")), codes.Unknown, "rpc error: code = NotFound desc = gone\nrollback failed"},
+		"two of two kinds":     {fmt.Errorf("%w, %w", status.Error(codes.NotFound, "a"), status.Error(codes.Aborted, "b")), codes.Unknown, "rpc error: code = NotFound desc = a, rpc error: code = Aborted desc = b"},
+		"a join in a wrapping": {fmt.Errorf("x: %w", errors.Join(errors.New("a"), status.Error(codes.NotFound, "b"))), codes.Unknown, "x: a\nrpc error: code = NotFound desc = b"},
+		"two of one kind":      {errors.Join(status.Error(codes.NotFound, "a"), status.Error(codes.NotFound, "b")), codes.NotFound, "a"},
+		"two that say nothing": {errors.Join(status.Error(codes.Unknown, "a"), errors.New("b")), codes.Unknown, "rpc error: code = Unknown desc = a\nb"},
+		"both cancelled":       {errors.Join(context.Canceled, context.Canceled), codes.Canceled, "context canceled\ncontext canceled"},
+		"a join of one":        {errors.Join(status.Error(codes.NotFound, "gone")), codes.NotFound, "gone"},
+		"marked in a join":     {errors.Join(oncekeeper.Final(status.Error(codes.NotFound, "gone"))), codes.NotFound, "gone"},
+		"no UTF-8":             {errors.New("a\xffb"), codes.Unknown, "a\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := client.StatusOf(tc.err)
