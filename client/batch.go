@@ -25,7 +25,8 @@ type BeginResult struct {
 // BatchBegin is many Begins in one round trip: 1 to MaxBatch, each key once, none
 // with Wait; independent, not atomic. It gives one result for each request, in
 // order. The call is retried whole, under the same call ids; an item's own error
-// is not retried. The error is the whole call's, as Begin's.
+// is not retried. What was granted to a caller that left is given back. The error
+// is the whole call's, as Begin's.
 func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginResult, error) {
 	msg := &pb.BatchBeginRequest{}
 	for _, req := range reqs {
@@ -39,6 +40,9 @@ func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginRe
 		resp, err = c.service.BatchBegin(ctx, msg, opts...)
 		return err
 	})
+	if lost, left := answerLost(err); lost && left {
+		c.leaveBatch(ctx, msg, reqs)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +54,18 @@ func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginRe
 		results[i] = c.beginResult(r, reqs[i].Key, sent)
 	}
 	return results, nil
+}
+
+func (c *Client) leaveBatch(ctx context.Context, msg *pb.BatchBeginRequest, reqs []BeginRequest) {
+	release, ok := place(c.takeBacks)
+	if !ok {
+		return
+	}
+	keys := make([]oncekeeper.Key, len(reqs))
+	for i, req := range reqs {
+		keys[i] = req.Key
+	}
+	detached(ctx, release, func(ctx context.Context) { c.takeBackBatch(ctx, msg, keys) })
 }
 
 func (c *Client) beginResult(p *pb.BatchBeginResult, key oncekeeper.Key, sent time.Duration) BeginResult {

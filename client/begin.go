@@ -16,9 +16,6 @@ import (
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
-// lingerBegin is how long a Begin is heard out once its caller has gone.
-const lingerBegin = time.Second
-
 // BeginRequest asks for the right to run the operation that Key names.
 type BeginRequest struct {
 	Key oncekeeper.Key
@@ -101,20 +98,21 @@ type Unresolved struct {
 // Begin asks once, retrying within ctx under one call id, so that an answer that
 // was lost is asked for again rather than waited out. Whoever is granted settles:
 // with Settle, and with oncekeeper.SettledRetryable where it will not be run. A
-// grant that comes after ctx has ended is given back.
+// grant that comes after ctx has ended is given back; one whose answer was lost is
+// asked for once more and given back, for some seconds after Begin has returned.
 //
 // Errors are oncekeeper.ErrFingerprintMismatch, ErrInvalidRequest,
 // ErrUnauthenticated, ErrPermissionDenied, ErrAlreadySettled (begin once more),
 // this package's ErrUnavailable, or ctx's cause.
 func (c *Client) Begin(ctx context.Context, req BeginRequest) (BeginAnswer, error) {
+	release := func() {}
 	if req.Wait > 0 {
-		release, ok := c.openWait()
-		if !ok {
+		var ok bool
+		if release, ok = c.openWait(); !ok {
 			req.Wait = 0
 		}
-		defer release()
 	}
-	answer, err := c.begin(ctx, req)
+	answer, err := c.begin(ctx, req, release)
 	if err == nil && answer.Grant != nil && ctx.Err() != nil {
 		c.giveBack(ctx, answer.Grant)
 		return BeginAnswer{}, ended(ctx, nil)
@@ -123,22 +121,28 @@ func (c *Client) Begin(ctx context.Context, req BeginRequest) (BeginAnswer, erro
 }
 
 // openWait takes room for a call that the server may hold.
-func (c *Client) openWait() (release func(), ok bool) {
+func (c *Client) openWait() (release func(), ok bool) { return place(c.waits) }
+
+// place takes one of a bounded number of places.
+func place(places chan struct{}) (release func(), ok bool) {
 	select {
-	case c.waits <- struct{}{}:
-		return func() { <-c.waits }, true
+	case places <- struct{}{}:
+		return func() { <-places }, true
 	default:
 		return func() {}, false
 	}
 }
 
-func (c *Client) begin(ctx context.Context, req BeginRequest) (BeginAnswer, error) {
+// begin asks once. It gives up the place of a call that may be held, by release,
+// when nothing of the call is left.
+func (c *Client) begin(ctx context.Context, req BeginRequest, release func()) (BeginAnswer, error) {
 	kind := callKind{name: "begin", hold: req.Wait}
 	if req.Wait == 0 {
 		// The server lets go of a call it holds as soon as its caller leaves.
 		kind.linger = lingerBegin
 	}
 	if err := cannotTravel(req.Key, req.FingerprintScheme); err != nil {
+		release()
 		return BeginAnswer{}, err
 	}
 	msg := c.beginToProto(req)
@@ -147,6 +151,15 @@ func (c *Client) begin(ctx context.Context, req BeginRequest) (BeginAnswer, erro
 		resp, err = c.service.Begin(ctx, msg, opts...)
 		return err
 	})
+	lost, left := answerLost(err)
+	if lost && req.Wait == 0 {
+		release, lost = place(c.takeBacks)
+	}
+	if lost {
+		detached(ctx, release, func(ctx context.Context) { c.takeBack(ctx, msg, req.Key, left) })
+	} else {
+		release()
+	}
 	if err != nil {
 		return BeginAnswer{}, err
 	}

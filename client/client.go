@@ -12,8 +12,9 @@ import (
 )
 
 // Client speaks to one Oncekeeper service. It may be used from any goroutine,
-// owns no goroutine outside its calls, and needs no closing: the connection is
-// its caller's.
+// needs no closing: the connection is its caller's. Its goroutines end with its
+// calls, but that a Begin whose answer was lost is asked for again, and what it
+// was granted given back, for some seconds (a bounded number at once).
 type Client struct {
 	service pb.IdempotencyServiceClient
 	clock   clock.Clock
@@ -24,6 +25,8 @@ type Client struct {
 	budget *pace.Budget
 	// waits holds one token for every call that the server may hold.
 	waits chan struct{}
+	// takeBacks holds one token for every lost answer that is being asked for.
+	takeBacks chan struct{}
 
 	callTimeout   time.Duration
 	settleTimeout time.Duration
@@ -41,6 +44,7 @@ func New(cc grpc.ClientConnInterface, opts ...Option) *Client {
 		delays:        pace.NewDelays(DefaultMinBackoff, DefaultMaxBackoff),
 		budget:        pace.NewBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
 		waits:         make(chan struct{}, DefaultMaxWaits),
+		takeBacks:     make(chan struct{}, maxTakeBacks),
 		callTimeout:   DefaultCallTimeout,
 		settleTimeout: DefaultSettleTimeout,
 		maxWait:       DefaultMaxWait,

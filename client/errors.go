@@ -164,8 +164,9 @@ func notUTF8(field string) error {
 type callError struct {
 	call string
 	err  error
-	// outage: no verdict, for all retries.
-	outage bool
+	// outage: no verdict, for all retries. lost: some try of it got no verdict, and
+	// may have been applied.
+	outage, lost bool
 }
 
 func (e *callError) Error() string { return e.call + ": " + e.err.Error() }
@@ -180,6 +181,7 @@ type endedError struct {
 	call          string
 	cause, ctxErr error
 	last          error
+	lost          bool // as in callError
 }
 
 func (e *endedError) Error() string {

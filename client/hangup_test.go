@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,8 +104,9 @@ func TestABeginThatIsNotAnsweredDoesNotKeepACallerThatLeft(t *testing.T) {
 	w := newWorld(t)
 	ctx, hangUp := context.WithCancel(t.Context())
 	asked := make(chan struct{})
+	var once sync.Once
 	w.gate = func(ctx context.Context, _ string) {
-		close(asked)
+		once.Do(func() { close(asked) })
 		<-ctx.Done()
 	}
 	done := make(chan error, 1)

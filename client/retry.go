@@ -52,17 +52,19 @@ func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Dura
 		ctx = limited
 	}
 	var last error
+	lost := false
 	for n := 0; ; n++ {
 		switch {
 		case caller.Err() != nil:
-			return 0, &endedError{call: kind.name, cause: context.Cause(caller), ctxErr: caller.Err(), last: last}
+			return 0, &endedError{call: kind.name, cause: context.Cause(caller), ctxErr: caller.Err(), last: last, lost: lost}
 		case ctx.Err() != nil && last == nil:
-			return 0, &callError{call: kind.name, err: errNoAnswer, outage: true}
+			return 0, &callError{call: kind.name, err: errNoAnswer, outage: true, lost: lost}
 		case ctx.Err() != nil:
-			return 0, &callError{call: kind.name, err: last, outage: true}
+			return 0, &callError{call: kind.name, err: last, outage: true, lost: lost}
 		}
 		sent = c.clock.Monotonic()
 		err := c.try(ctx, kind, c.callTimeout, f)
+		lost = lost || err != nil && !verdict(err)
 		switch {
 		case err == nil:
 			c.budget.Succeeded()
@@ -73,12 +75,12 @@ func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Dura
 			last = err
 			continue
 		case !retryable(err) && (kind.essential == 0 || verdict(err) || tooMuch(err)):
-			return sent, &callError{call: kind.name, err: err}
+			return sent, &callError{call: kind.name, err: err, lost: !verdict(err)}
 		}
 		last = err
 		pause := c.pause(n, err)
 		if allowed := c.budget.Failed() || kind.essential > 0; !allowed || endsWithin(ctx, pause) {
-			return sent, &callError{call: kind.name, err: err, outage: true}
+			return sent, &callError{call: kind.name, err: err, outage: true, lost: lost}
 		}
 		// Where ctx ends the pause, the loop says so.
 		_ = clock.Sleep(ctx, c.clock, pause)

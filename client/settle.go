@@ -125,13 +125,16 @@ const giveBackTimeout = 5 * time.Second
 // wait for its lease to end. That it could not be is no error: it will end.
 func (c *Client) giveBack(ctx context.Context, g *Grant) {
 	ctx = context.WithoutCancel(ctx)
-	notRun := Ended{As: oncekeeper.SettledRetryable, Status: &oncekeeper.Status{
-		Code: int32(codes.Canceled), Message: "the attempt was not run",
-	}}
-	_, err := c.settle(ctx, Settlement{Key: g.key, Token: g.Token, Ended: notRun}, min(giveBackTimeout, c.settleTimeout))
+	_, err := c.settle(ctx, notRun(g), min(giveBackTimeout, c.settleTimeout))
 	if err != nil && !refused(err) {
 		c.log.DebugContext(ctx, "a grant that was not run could not be given back", c.logKey(g.key), "token", g.Token, "error", err)
 	}
+}
+
+func notRun(g *Grant) Settlement {
+	return Settlement{Key: g.key, Token: g.Token, Ended: Ended{As: oncekeeper.SettledRetryable, Status: &oncekeeper.Status{
+		Code: int32(codes.Canceled), Message: "the attempt was not run",
+	}}}
 }
 
 // fit makes e what the service keeps: a body over limit (0: not told) is omitted,

@@ -54,8 +54,7 @@ func (c *Client) acquire(ctx context.Context, req Request) (BeginAnswer, *lease,
 	release := func() {}
 	for over, lost, polls := false, 0, 0; ; polls++ {
 		asked := c.clock.Monotonic()
-		answer, err := c.begin(ctx, begin)
-		release()
+		answer, err := c.begin(ctx, begin, release)
 		switch {
 		case errors.Is(err, oncekeeper.ErrAlreadySettled) && !over:
 			// That call is over; its retry came too late. A new one asks anew.
