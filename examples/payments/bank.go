@@ -87,16 +87,24 @@ func (b *bank) charge(ctx context.Context, r *paymentsv1.DebitRequest) (*payment
 // errRolledBack: the transaction is known to have left nothing.
 var errRolledBack = errors.New("rolled back")
 
+// rolledBack is errRolledBack that tells no other status than its cause's. To
+// join the two would leave the code open: none of what is joined stands for all.
+type rolledBack struct{ cause error }
+
+func (r rolledBack) Error() string        { return errRolledBack.Error() + ": " + r.cause.Error() }
+func (r rolledBack) Unwrap() error        { return r.cause }
+func (r rolledBack) Is(target error) bool { return target == errRolledBack }
+
 func (b *bank) inTx(ctx context.Context, change func(*sql.Tx) error) error {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("%w: it was not begun: %w", errRolledBack, err)
+		return rolledBack{fmt.Errorf("it was not begun: %w", err)}
 	}
 	if err := change(tx); err != nil {
 		if undo := tx.Rollback(); undo != nil {
 			return errors.Join(err, undo)
 		}
-		return fmt.Errorf("%w: %w", errRolledBack, err)
+		return rolledBack{err}
 	}
 	return tx.Commit()
 }
