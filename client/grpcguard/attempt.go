@@ -11,9 +11,20 @@ type attemptKey struct{}
 // AttemptFrom gives the attempt that a guarded handler runs: its fencing token,
 // its number, and whether it took over from one whose effect may stand. It is
 // false where the call runs unguarded.
+//
+// It is the call's attempt all through the handler, also inside a client.Do that
+// the handler calls; there client.AttemptFromContext gives that Do's own.
 func AttemptFrom(ctx context.Context) (*client.Attempt, bool) {
 	a, ok := ctx.Value(attemptKey{}).(*client.Attempt)
 	return a, ok
+}
+
+// Takeover says whether some earlier attempt of the call's key ended with no known
+// outcome: its effect may have happened, so the handler looks before it acts. It
+// is false where the call runs unguarded.
+func Takeover(ctx context.Context) bool {
+	a, ok := AttemptFrom(ctx)
+	return ok && a.Takeover()
 }
 
 // SetResource leaves a stable pointer to what the handler makes ("charges/ch_1"),

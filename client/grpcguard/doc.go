@@ -57,14 +57,17 @@
 //
 //	IN_PROGRESS            ABORTED (or UNAVAILABLE)  another attempt runs; RetryInfo and grpc-retry-pushback-ms say when to come back
 //	FINGERPRINT_MISMATCH   FAILED_PRECONDITION       the key was begun with another request
-//	UNRESOLVED             FAILED_PRECONDITION       nobody knows whether it ran, and the key is held
+//	UNRESOLVED             FAILED_PRECONDITION       nobody knows whether it ran, and the key is held; ErrorInfo metadata below
 //	ATTEMPTS_EXHAUSTED     FAILED_PRECONDITION       given up; the message says what the last attempt said
 //	RESPONSE_NOT_KEPT      FAILED_PRECONDITION       it ran; ErrorInfo metadata "resource" is what SetResource left
 //	INVALID_REQUEST        INVALID_ARGUMENT          no key, or not one
 //	STORE_UNAVAILABLE      UNAVAILABLE               Oncekeeper cannot be asked; the handler was not run
 //
 // The reason is in the google.rpc.ErrorInfo, with the operation, and in the
-// trailer oncekeeper-reason.
+// trailer oncekeeper-reason. An UNRESOLVED names in its ErrorInfo metadata the
+// last attempt, "attempt_number" and "fencing_token", in decimal: whoever can prove
+// what became of it, and may call Oncekeeper, settles with that token
+// (client.Complete, client.Fail).
 //
 // # The handler
 //
@@ -72,7 +75,8 @@
 // cancellation, and ends when the lease is lost or the maximum run time has
 // passed. So what a caller that hung up began is finished and settled, and its
 // retry gets the answer. A panic settles the attempt as unknown and goes on up.
-// [AttemptFrom] gives the handler its fencing token.
+// [AttemptFrom] gives the handler its fencing token, and [Takeover] says whether to
+// look for what an earlier attempt did.
 //
 // A handler's answer that could not be settled because the service was not to be
 // reached, or has no record of the key any more, is given all the same: the

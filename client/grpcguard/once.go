@@ -88,7 +88,7 @@ func (o *once) do(ctx context.Context, m *method, key string, request proto.Mess
 		return answer{}, o.inProgress(m, result.InProgress.RetryDelay)
 	case result.Unresolved != nil:
 		o.stats.unresolved.Add(1)
-		return answer{}, refuse(oncekeeper.ErrUnresolved, m.operation)
+		return answer{}, unresolved(m, result.Unresolved)
 	default:
 		return o.replay(ctx, m, result.Outcome)
 	}

@@ -180,9 +180,13 @@ func TestAKeyOfUnknownOutcomeIsHeldWhereTheMethodSaysSo(t *testing.T) {
 	_, told := g.refundOnce(t, "k")
 	mustBe(t, told.err, codes.Internal)
 	_, told = g.refundOnce(t, "k")
-	refusal(t, told.err, oncekeeper.ErrUnresolved, refundOp, codes.FailedPrecondition)
+	e := refusal(t, told.err, oncekeeper.ErrUnresolved, refundOp, codes.FailedPrecondition)
 	if got := told.trailer.Get(wire.ReasonTrailer); len(got) != 1 || got[0] != "UNRESOLVED" {
 		t.Errorf("the trailer oncekeeper-reason is %q", got)
+	}
+	rec := k.record(t, refundOp, "k")
+	if e.metadata["fencing_token"] != strconv.FormatInt(rec.Token, 10) || e.metadata["attempt_number"] != "1" {
+		t.Errorf("the refusal says %v, want the fencing token %d and attempt 1", e.metadata, rec.Token)
 	}
 	if s.runs() != 1 || k.record(t, refundOp, "k").State != oncekeeper.StateUnresolved {
 		t.Errorf("the handler ran %d times, and the key is %v; want once, and UNRESOLVED", s.runs(), k.record(t, refundOp, "k").State)

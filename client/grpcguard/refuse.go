@@ -38,6 +38,14 @@ func refuseWith(sentinel error, operation string, d wire.Details) error {
 	return wire.FromError(wire.Status(s, operation, d).Err(), nil)
 }
 
+// unresolved is the refusal of a call whose key is held. The token is no secret:
+// to settle with it takes a credential of Oncekeeper's.
+func unresolved(m *method, u *client.Unresolved) error {
+	return refuseWith(oncekeeper.ErrUnresolved, m.operation, wire.Details{Metadata: map[string]string{
+		tokenKey: strconv.FormatInt(u.Token, 10), attemptNumberKey: strconv.FormatInt(int64(u.Number), 10),
+	}})
+}
+
 // inProgress asks the caller to come back.
 func (o *once) inProgress(m *method, delay time.Duration) error {
 	if delay <= 0 {

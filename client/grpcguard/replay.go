@@ -15,8 +15,13 @@ import (
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
 
-// resourceKey is the ErrorInfo metadata that says where to look.
-const resourceKey = "resource"
+// The ErrorInfo metadata that says where to look, and which attempt of a held key
+// is to be settled.
+const (
+	resourceKey      = "resource"
+	tokenKey         = "fencing_token"
+	attemptNumberKey = "attempt_number"
+)
 
 var (
 	errNoMessage = errors.New("there is no protobuf message")

@@ -16,7 +16,7 @@ import (
 type guarded struct{ service }
 
 func (s guarded) Debit(ctx context.Context, r *paymentsv1.DebitRequest) (*paymentsv1.DebitResponse, error) {
-	if attempt, ok := grpcguard.AttemptFrom(ctx); ok && attempt.Takeover() {
+	if grpcguard.Takeover(ctx) {
 		made, found, err := s.bank.find(ctx, r.GetRequestId())
 		if err != nil || found {
 			return made, err
@@ -30,6 +30,10 @@ func (s guarded) Debit(ctx context.Context, r *paymentsv1.DebitRequest) (*paymen
 		// Known to have done nothing: the next attempt may run as if this had not been.
 		return nil, oncekeeper.NotApplied(err)
 	}
-	// Any other error leaves the outcome unknown, and the next attempt a takeover.
+	// Any other error is settled by its code. NOT_FOUND (no such account) is kept and
+	// replayed, as are INVALID_ARGUMENT, ALREADY_EXISTS, FAILED_PRECONDITION,
+	// OUT_OF_RANGE and DATA_LOSS; a takeover has to look before it believes NOT_FOUND,
+	// ALREADY_EXISTS or FAILED_PRECONDITION. Every other code leaves the outcome
+	// unknown, and the next attempt a takeover.
 	return debit, err
 }
