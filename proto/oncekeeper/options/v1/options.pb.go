@@ -32,12 +32,23 @@ const (
 
 type IdempotencyOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The request field that is the key (AIP-155's request_id, say). Empty: the
-	// idempotency-key metadata.
+	// The request field that is the key (AIP-155's request_id, say): the name of a
+	// singular string of the request message itself, and of no oneof. The key may
+	// come in it, as idempotency-key metadata, or both ways, and is then equal to
+	// the byte. Empty: it comes as metadata alone. A field that the request has
+	// not is an error when a guard starts.
+	//
+	// A guard leaves this field out of the fingerprint, set or unset, as if it were
+	// in fingerprint_ignore: the key is compared as the key, and may come one way
+	// the first time and the other way the next.
 	KeyField string `protobuf:"bytes,1,opt,name=key_field,json=keyField,proto3" json:"key_field,omitempty"`
 	// Refuse a call that has no key. Otherwise it runs unguarded.
 	Required bool `protobuf:"varint,2,opt,name=required,proto3" json:"required,omitempty"`
-	// Request fields that may differ between retries: dotted paths.
+	// Request fields that may differ between retries: paths of field names as in
+	// the proto, joined by dots ("card.nonce"). A guard's fingerprint is the
+	// request's by scheme pb1 (docs/fingerprint.md) without these and without
+	// key_field, which need not be listed; all else takes part. A path that the
+	// request has not is an error when a guard starts.
 	FingerprintIgnore []string             `protobuf:"bytes,3,rep,name=fingerprint_ignore,json=fingerprintIgnore,proto3" json:"fingerprint_ignore,omitempty"`
 	Lease             *durationpb.Duration `protobuf:"bytes,4,opt,name=lease,proto3" json:"lease,omitempty"`
 	Retention         *durationpb.Duration `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
