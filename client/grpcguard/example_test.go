@@ -76,7 +76,9 @@ func ExampleAttemptFrom() {
 			return nil, oncekeeper.NotApplied(status.Error(codes.Unavailable, "out of stock: come back"))
 		}
 		if err != nil {
-			return nil, err // nobody knows: the next attempt is told that it takes over
+			// It is settled by its code. One of no gRPC status is UNKNOWN: nobody knows,
+			// and the next attempt is told that it takes over.
+			return nil, err
 		}
 		return &testservicev1.ChargeResponse{Name: "charges/ch_1"}, grpcguard.SetResource(ctx, "charges/ch_1")
 	}
