@@ -32,6 +32,11 @@ type Codec[T any] interface {
 // DefaultCodec keeps a proto.Message in binary under its type URL, []byte as it
 // is, and anything else as JSON. Where T is an interface of messages, a replay is
 // found by its type URL among the linked ones.
+//
+// What JSON would give back as something else is refused and not kept: text that
+// is not UTF-8 (use []byte), fields that JSON leaves out and that are not empty,
+// in an interface an integer beyond 2^53 or anything that is not of JSON's own
+// types.
 func DefaultCodec[T any]() Codec[T] {
 	t := reflect.TypeFor[T]()
 	switch {
@@ -102,9 +107,24 @@ func (bytesCodec[T]) Decode(body []byte, contentType string) (T, error) {
 
 type jsonCodec[T any] struct{}
 
-func (jsonCodec[T]) Encode(v T) ([]byte, string, error) {
-	body, err := json.Marshal(v)
+func (j jsonCodec[T]) Encode(v T) ([]byte, string, error) {
+	_, body, err := j.keep(v)
 	return body, ContentTypeJSON, err
+}
+
+// keep gives v's body and what a replay makes of it, or an error where that is
+// not what v was.
+func (j jsonCodec[T]) keep(v T) (replayed T, body []byte, err error) {
+	if body, err = json.Marshal(v); err != nil {
+		return replayed, nil, err
+	}
+	if replayed, err = j.Decode(body, ContentTypeJSON); err != nil {
+		return replayed, nil, fmt.Errorf("it does not come back from JSON: %w", err)
+	}
+	if !same(reflect.ValueOf(&v).Elem(), reflect.ValueOf(&replayed).Elem()) {
+		return replayed, nil, fmt.Errorf("a %T is another one when it comes back from JSON", v)
+	}
+	return replayed, body, nil
 }
 
 func (jsonCodec[T]) Decode(body []byte, contentType string) (T, error) {

@@ -66,8 +66,11 @@ func WithCodec[T any](codec Codec[T]) DoOption { return func(d *doConfig) { d.co
 // what becomes of a panic.
 //
 // Where this call ran fn:
-//   - fn's value is kept and given. Too large to keep, or not encodable, it is
-//     given all the same, and later callers get a *NotKeptError.
+//   - fn's value is kept and given. As JSON (DefaultCodec) it is given as later
+//     callers get it, decoded from what is kept: a number in an any is a float64.
+//     Too large to keep, not encodable, or not the same when it comes back (see
+//     DefaultCodec), it is given as it is, the logger is told why, and later
+//     callers get a *NotKeptError.
 //   - fn's error is given as it is, but that a mark in it no longer counts: an
 //     attempt around this one settles by what it says itself. Later callers get
 //     StatusOf it as a *FailedError if it was marked by oncekeeper.Final, and run
@@ -103,7 +106,9 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 		if failure != nil {
 			return endedBy(failure)
 		}
-		return Ended{As: oncekeeper.SettledComplete, Response: encode(ctx, a, codec, value)}
+		var kept *oncekeeper.Response
+		kept, value = encode(ctx, a, codec, value)
+		return Ended{As: oncekeeper.SettledComplete, Response: kept}
 	})
 	switch {
 	case err != nil && failure != nil:
@@ -129,18 +134,28 @@ func told(failure error) error {
 	return oncekeeper.Past(failure)
 }
 
-// encode gives what is kept of a value; where it cannot be encoded, that it was.
-func encode[T any](ctx context.Context, a *Attempt, codec Codec[T], value T) *oncekeeper.Response {
-	body, contentType, err := codec.Encode(value)
+// encode gives what is kept of a value, and the value as everyone gets it; where
+// it cannot be encoded, that it was, and the value itself.
+func encode[T any](ctx context.Context, a *Attempt, codec Codec[T], value T) (*oncekeeper.Response, T) {
+	given := value
+	var body []byte
+	var contentType string
+	var err error
+	if j, ok := codec.(jsonCodec[T]); ok {
+		contentType = ContentTypeJSON
+		given, body, err = j.keep(value)
+	} else {
+		body, contentType, err = codec.Encode(value)
+	}
 	if err == nil && len(contentType) > oncekeeper.MaxContentTypeBytes {
 		err = fmt.Errorf("its content type has %d bytes, at most %d are kept", len(contentType), oncekeeper.MaxContentTypeBytes)
 	}
 	if err != nil {
 		a.client.log.WarnContext(ctx, "the value cannot be encoded: later callers are told that it was not kept",
 			a.client.logKey(a.key), "error", err)
-		return &oncekeeper.Response{Omitted: true}
+		return &oncekeeper.Response{Omitted: true}, value
 	}
-	return &oncekeeper.Response{Body: body, ContentType: contentType}
+	return &oncekeeper.Response{Body: body, ContentType: contentType}, given
 }
 
 // replay gives what the key answers where this call did not run it.
