@@ -3,7 +3,9 @@ package client_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,5 +146,36 @@ func TestAResourceThatDoesNotFitIsRefused(t *testing.T) {
 	})
 	if err != nil || len(w.record(key).Response.Resource) != oncekeeper.MaxResourceBytes {
 		t.Errorf("Do = %v", err)
+	}
+}
+
+// The first is tried again; the second, saved meanwhile, must not be replaced.
+func TestACheckpointThatIsRetriedNeverReplacesALaterOne(t *testing.T) {
+	w := newWorld(t)
+	var renewals atomic.Int32
+	w.between = func(ctx context.Context, method string, call func(context.Context) error) error {
+		if method == "Renew" && renewals.Add(1) == 1 {
+			return errCut
+		}
+		return call(ctx)
+	}
+	_, err := client.Do(t.Context(), w.keeper, key, func(ctx context.Context, a *client.Attempt) (int, error) {
+		first := background(func() error { return a.SaveCheckpoint(ctx, []byte("first")) })
+		w.clock.await(t, 50*time.Millisecond, 100*time.Millisecond)
+		second := background(func() error { return a.SaveCheckpoint(ctx, []byte("second")) })
+		for range 1000 { // let one that does not wait go ahead
+			runtime.Gosched()
+		}
+		w.clock.pass(t, 50*time.Millisecond, 100*time.Millisecond)
+		if err := errors.Join(recv(t, first, "the first"), recv(t, second, "the second")); err != nil {
+			t.Error(err)
+		}
+		if kept, told := w.record(key).Checkpoint, a.Checkpoint(); string(kept) != "second" || string(told) != "second" {
+			t.Errorf("%q is kept and %q told, want the second of both", kept, told)
+		}
+		return 1, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -142,3 +142,43 @@ func neverRun(t *testing.T) func(context.Context, *client.Attempt) (int, error) 
 		return 0, nil
 	}
 }
+
+func TestADeadlineThatTheServerSawPassIsNotTheCallers(t *testing.T) {
+	w := newWorld(t)
+	tries := 0
+	w.between = func(ctx context.Context, _ string, call func(context.Context) error) error {
+		if tries++; tries == 1 {
+			return status.Error(codes.DeadlineExceeded, "a proxy's own")
+		}
+		return call(ctx)
+	}
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		_, err = w.keeper.Begin(t.Context(), client.BeginRequest{Key: key})
+	}()
+	if pause, ok := w.clock.awaitUnless(t, done, 50*time.Millisecond, 100*time.Millisecond); ok {
+		w.clock.Advance(pause)
+	}
+	recv(t, done, "Begin's return")
+	if err != nil || tries != 2 {
+		t.Errorf("Begin = %v after %d tries, want it tried again", err, tries)
+	}
+}
+
+func TestABeginIsHeardOutForASecondBeyondItsCallersDeadline(t *testing.T) {
+	w := newWorld(t, client.WithCallTimeout(24*time.Hour))
+	deadline := time.Now().Add(time.Hour)
+	ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	defer cancel()
+	w.between = func(ctx context.Context, _ string, call func(context.Context) error) error {
+		if got, ok := ctx.Deadline(); !ok || !got.Equal(deadline.Add(time.Second)) {
+			t.Errorf("the deadline that the server sees is %v, want %v", got, deadline.Add(time.Second))
+		}
+		return call(ctx)
+	}
+	if _, err := w.keeper.Begin(ctx, client.BeginRequest{Key: key}); err != nil {
+		t.Error(err)
+	}
+}

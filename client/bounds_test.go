@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
@@ -43,6 +46,27 @@ func TestAServersHintIsBounded(t *testing.T) {
 	for n := range 201 {
 		if d := c.pause(n, endless); d < maxHint || d > maxHint+maxHint/5 {
 			t.Fatalf("a hint of a day has try %d come back after %v, want a minute or little more", n, d)
+		}
+	}
+}
+
+// What is too much is settled again as less; a service that is busy takes it whole
+// later.
+func TestTooMuchIsWhatIsNeverTaken(t *testing.T) {
+	overloaded, _ := oncekeeper.SentinelOf(oncekeeper.ErrOverloaded)
+	invalid, _ := oncekeeper.SentinelOf(oncekeeper.ErrInvalidRequest)
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"larger than the transport takes": {status.Error(codes.ResourceExhausted, "larger than max"), true},
+		"larger than the service takes":   {wire.FromError(wire.Status(invalid, "", wire.Details{}).Err(), nil), true},
+		"busy":                            {wire.FromError(wire.Status(overloaded, "", wire.Details{}).Err(), nil), false},
+		"down":                            {errNoAnswer, false},
+		"none":                            {nil, false},
+	} {
+		if got := tooMuch(tc.err); got != tc.want {
+			t.Errorf("%s: tooMuch = %v", name, got)
 		}
 	}
 }

@@ -168,3 +168,26 @@ func TestNothingRenewsAnyMoreWhenTheAttemptIsSettled(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestARenewalThatIsSwallowedLastsNoLongerThanTheLease(t *testing.T) {
+	w := newWorld(t, client.WithCallTimeout(time.Hour))
+	w.between = func(ctx context.Context, method string, call func(context.Context) error) error {
+		if method == "Renew" {
+			<-ctx.Done()
+			return errCut
+		}
+		return call(ctx)
+	}
+	_, err := client.Do(t.Context(), w.keeper, key, func(ctx context.Context, _ *client.Attempt) (int, error) {
+		w.clock.pass(t, 10*time.Second, 10*time.Second)
+		w.clock.pass(t, 19*time.Second, 19*time.Second) // thirty, less ten and the margin
+		recv(t, ctx.Done(), "the end of the function's context")
+		if cause := context.Cause(ctx); !errors.Is(cause, client.ErrLeaseLost) {
+			t.Errorf("the cause is %v, want ErrLeaseLost", cause)
+		}
+		return 1, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
