@@ -169,6 +169,7 @@ func TestAnAnswerThatCouldNotBeSettledIsGivenAllTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, s := startKeeper(t), &service{}
+			k.connect(client.WithSettleTimeout(10 * time.Millisecond)) // it is tried again all that while
 			g := serve(t, k, s, grpcguard.Config{})
 			k.breakWith(func(method string) error {
 				if method == "Complete" {

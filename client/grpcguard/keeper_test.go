@@ -24,6 +24,7 @@ import (
 // the test moves, with a client whose calls a test can break.
 type keeper struct {
 	*client.Client
+	conn  *grpc.ClientConn
 	clock *clock.Manual
 
 	mu    sync.Mutex
@@ -103,8 +104,15 @@ func startKeeper(t testing.TB, changes ...func(*policy.Policy)) *keeper {
 			t.Errorf("stopping Oncekeeper: %v", err)
 		}
 	})
-	k.Client = client.New(conn, client.WithBackoff(time.Millisecond, time.Millisecond), client.WithLogger(slog.New(slog.DiscardHandler)))
+	k.conn = conn
+	k.connect()
 	return k
+}
+
+// connect makes the client anew, with options.
+func (k *keeper) connect(options ...client.Option) {
+	k.Client = client.New(k.conn, append(options,
+		client.WithBackoff(time.Millisecond, time.Millisecond), client.WithLogger(slog.New(slog.DiscardHandler)))...)
 }
 
 // record reads what is kept of a key.
