@@ -80,6 +80,10 @@ type Result struct {
 // or calls runtime.Goexit the attempt is settled as unknown, and the panic goes
 // on. A grant that is not run is given back.
 //
+// Go's monotonic clock and its timers stand still while a Linux host is suspended,
+// and the lease runs on. run learns of it at the next renewal, up to a third of
+// the lease after the host resumes: what it writes to is to refuse an old Token.
+//
 // Errors, beside Begin's: ErrNested inside a running function of the same key;
 // ErrLeaseLost where leases are too short to be kept; and, with a Result that Ran,
 // oncekeeper.ErrFenced or ErrAlreadySettled where the service did not take the
