@@ -122,7 +122,7 @@ func (o *once) end(m *method, a *client.Attempt, g given) (client.Ended, answer)
 	if g.err != nil {
 		st := client.StatusOf(g.err)
 		as := m.table.settlement(g.err, codes.Code(st.Code), a.Takeover())
-		return client.Ended{As: as, Status: st}, answer{err: &failure{err: g.err, st: client.GRPCStatus(st)}}
+		return client.Ended{As: as, Status: st}, answer{err: &failure{err: oncekeeper.Past(g.err), st: client.GRPCStatus(st)}}
 	}
 	kept := &oncekeeper.Response{Metadata: o.replayable(g.header, g.trailer)}
 	own := answer{response: g.response}
