@@ -26,11 +26,11 @@ build: ## Build bin/oncekeeper
 	go build -trimpath -o bin/oncekeeper ./cmd/oncekeeper
 
 .PHONY: test
-test: modules ## Run every test (needs Go and nothing else)
+test: modules postgres ## Run every test (needs Go; installs Debian's Postgres where there is none)
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
 .PHONY: race
-race: modules ## Run every test under the race detector (needs a C compiler)
+race: modules postgres ## Run every test under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout $(RACE_TIMEOUT) $(PACKAGES)
 
 .PHONY: bench
@@ -44,6 +44,12 @@ bench-compare: bin/benchstat ## Compare two saved outputs of bench (OLD=file NEW
 .PHONY: modules
 modules:
 	go mod download
+
+# The tests start a server of their own from these binaries, unless
+# ONCEKEEPER_TEST_POSTGRES names one. Nothing is installed where they are there.
+.PHONY: postgres
+postgres:
+	tools/postgres
 
 # Checks
 

@@ -44,6 +44,17 @@ var rooms = []room{
 		never: []string{"./proto/..."},
 	},
 
+	{
+		path:  "./storage/postgres/...",
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./storage/internal/...", "./migrations"},
+		third: []string{"github.com/jackc/pgx/..."},
+		never: []string{"./proto/...", grpc},
+	},
+	{path: "./storage/postgres/pgtest", may: []string{"./migrations"}, third: []string{"github.com/jackc/pgx/..."}, tests: true},
+
+	// The schema of a store, which no record is known in.
+	{path: "./migrations", third: []string{"github.com/pressly/goose/...", "github.com/jackc/pgx/..."}},
+
 	// The server is given its store, and never names one.
 	{
 		path:  "./server/...",
@@ -87,6 +98,7 @@ var databases = []string{
 	"github.com/lib/pq/...",
 	"github.com/mattn/go-sqlite3/...",
 	"github.com/microsoft/go-mssqldb/...",
+	"github.com/pressly/goose/...",
 	"go.etcd.io/bbolt/...",
 	"modernc.org/sqlite/...",
 }

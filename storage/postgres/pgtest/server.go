@@ -1,0 +1,187 @@
+package pgtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a private Postgres: a data directory of its own, reached by a socket
+// in it. It ends, and its directory with it, when Stop is called or this process
+// ends, however it ends.
+type Server struct {
+	// Address of its database "postgres", as a superuser.
+	Address string
+
+	dir  string
+	life io.Closer // its end is the server's
+	gone chan error
+}
+
+// Start gives a server with settings ("fsync=on"), for a test that needs one to
+// itself. It is stopped when the test ends.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := start(settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Database gives a fresh database of s with the newest schema.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	address := create(t, s.Address, "template0")
+	if err := migrate(address); err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// Stop ends the server at once and removes what it wrote. Stopping twice does no
+// harm.
+func (s *Server) Stop() {
+	_ = s.life.Close()
+	<-s.gone
+}
+
+// keeper runs a server as its child until its standard input ends, which it does
+// with the process at the other end; then it cleans up.
+const keeper = `dir=$1; shift
+"$@" >"$dir/log" 2>&1 & server=$!
+read -r _
+kill -QUIT $server 2>/dev/null
+wait $server
+cd / && rm -rf "$dir"`
+
+func start(settings ...string) (*Server, error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	as, err := account()
+	if err != nil {
+		return nil, err
+	}
+	// The path of a socket is bounded to some hundred bytes, so not in a test's
+	// own long directory.
+	dir, err := os.MkdirTemp("", "okpg")
+	if err != nil {
+		return nil, err
+	}
+	if as.credential != nil {
+		if err := os.Chown(dir, int(as.credential.Uid), int(as.credential.Gid)); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	data := filepath.Join(dir, "data")
+	initdb := as.command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres",
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, errors.Join(fmt.Errorf("initdb: %w\n%s", err, out), os.RemoveAll(dir))
+	}
+
+	args := []string{"-c", keeper, "keeper", dir, filepath.Join(bin, "postgres"), "-D", data, "-k", dir}
+	for _, set := range append([]string{"listen_addresses=", "max_connections=200", "timezone=Asia/Tokyo"}, settings...) {
+		args = append(args, "-c", set)
+	}
+	keep := as.command("/bin/sh", args...)
+	life, err := keep.StdinPipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := keep.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s := &Server{dir: dir, life: life, gone: make(chan error, 1)}
+	s.Address = "postgres://postgres@/postgres?host=" + url.QueryEscape(dir)
+	go func() {
+		s.gone <- keep.Wait()
+		close(s.gone)
+	}()
+	if err := s.await(); err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "log"))
+		s.Stop()
+		return nil, fmt.Errorf("starting %s: %w\n%s", filepath.Join(bin, "postgres"), err, bytes.TrimSpace(log))
+	}
+	return s, nil
+}
+
+// await waits until the server answers.
+func (s *Server) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.Address)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case ended := <-s.gone:
+			return fmt.Errorf("it ended: %w", cmp.Or(ended, err))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// identity is who runs the server: it refuses to run as root.
+type identity struct{ credential *syscall.Credential }
+
+func account() (identity, error) {
+	if os.Geteuid() != 0 {
+		return identity{}, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+			return identity{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
+		}
+	}
+	return identity{}, errors.New("these tests run as root, and Postgres does not: add a user named postgres, or run them as another")
+}
+
+func (as identity) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as.credential, Setpgid: true}
+	return cmd
+}
+
+// binaries gives the folder of the newest installed server.
+func binaries() (string, error) {
+	var found []string
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/bin", "/usr/bin"} {
+		folders, _ := filepath.Glob(pattern)
+		slices.SortFunc(folders, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) })
+		found = append(found, folders...)
+	}
+	for _, folder := range found {
+		if _, err := os.Stat(filepath.Join(folder, "initdb")); err == nil {
+			return folder, nil
+		}
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", fmt.Errorf("no Postgres server is installed: run make postgres, which installs Debian's, or set %s to the address of a server whose user may create databases", addressVariable)
+}
