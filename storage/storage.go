@@ -21,9 +21,10 @@ type Store interface {
 	// Apply judges each command by lifecycle.Apply at a moment of the store's own
 	// clock, writes what changed, and gives one Result for each command, in order.
 	//
-	// Commands are independent of each other: there is no transaction over them,
-	// but two on one key are judged one after the other, in order. A Result is
-	// given only once what it rests on is durable, whoever wrote it.
+	// Commands are independent of each other: there is no transaction over them, and
+	// their moments may differ, in any order. But two on one key are judged one after
+	// the other, in order. A Result is given only once what it rests on is durable,
+	// whoever wrote it.
 	//
 	// A Begin whose ctx has ended when its turn comes is not applied; its Err is
 	// ctx's cause. Every other command that was taken is applied, whatever becomes

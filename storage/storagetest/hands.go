@@ -41,9 +41,25 @@ func (h *hands) apply(cmds ...lifecycle.Command) []storage.Result {
 	}
 	for i, res := range results {
 		h.mirror.judged(h, cmds[i], res)
-		h.seen(res.Now)
 	}
+	h.last = momentsOf(h, cmds, results, h.last)
 	return results
+}
+
+// momentsOf expects that no command of a call was judged before last, nor before
+// an earlier one of the call on its key, and gives the latest moment.
+func momentsOf(t failer, cmds []lifecycle.Command, results []storage.Result, last oncekeeper.Instant) oncekeeper.Instant {
+	t.Helper()
+	latest := last
+	keys := map[oncekeeper.Key]oncekeeper.Instant{}
+	for i, res := range results {
+		key := cmds[i].Target()
+		if before := max(last, keys[key]); res.Now < before {
+			t.Fatalf("command %d, %T: the store's clock went back from %d to %d", i, cmds[i], before, res.Now)
+		}
+		keys[key], latest = res.Now, max(latest, res.Now)
+	}
+	return latest
 }
 
 // want has cmd judged, expects that verdict, and gives the result.

@@ -36,11 +36,11 @@ func wander(h *hands, keys []oncekeeper.Key, random *rand.Rand, me int) []event 
 			key := keys[random.IntN(len(keys))]
 			cmds = append(cmds, h.wanders(key, known[key], random, fmt.Sprintf("%d-%d", me, n)))
 		}
-		for i, res := range h.Store.Apply(background, cmds...) {
+		results := h.Store.Apply(background, cmds...)
+		for i, res := range results {
 			if res.Err != nil {
 				h.Fatalf("%T%+v: %v", cmds[i], cmds[i], res.Err)
 			}
-			h.seen(res.Now)
 			past = append(past, event{cmds[i], res})
 			key := cmds[i].Target()
 			if before := known[key]; res.Verdict != lifecycle.NotFound && before != nil && inOrder(res.Record, before) < 0 {
@@ -50,6 +50,7 @@ func wander(h *hands, keys []oncekeeper.Key, random *rand.Rand, me int) []event 
 				known[key] = res.Record
 			}
 		}
+		h.last = momentsOf(h, cmds, results, h.last)
 	}
 	return past
 }

@@ -131,12 +131,13 @@ func (h *history) apply() {
 		key := rapid.SampledFrom(h.keys).Draw(h.T, "key")
 		cmds = append(cmds, lifecycletest.DrawCommand(h.T, key, *h.past[key]))
 	}
-	for i, res := range h.opened.Store.Apply(background, cmds...) {
+	results := h.opened.Store.Apply(background, cmds...)
+	for i, res := range results {
 		h.Logf("%T%+v -> %v at %d", cmds[i], cmds[i], res.Verdict, res.Now)
-		h.clock(res.Now)
 		h.mirror.judged(h, cmds[i], res)
 		h.past[cmds[i].Target()].See(h.mirror[cmds[i].Target()])
 	}
+	h.now = momentsOf(h, cmds, results, h.now)
 }
 
 func (h *history) clock(now oncekeeper.Instant) {
