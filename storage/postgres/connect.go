@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// connectTimeout bounds one attempt to connect to one host, unless the DSN does.
+const connectTimeout = 5 * time.Second
+
+func newPool(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(cfg.DSN)
+	if err != nil {
+		// The parser quotes what it could not read, password or not.
+		return nil, errors.New("the Postgres address cannot be read: give postgres://USER@HOST:PORT/DATABASE, or key=value words, as in its documentation")
+	}
+	switch {
+	case cfg.MaxConns > 0:
+		pc.MaxConns = int32(cfg.MaxConns)
+	case !strings.Contains(cfg.DSN, "pool_max_conns"):
+		pc.MaxConns = 8
+	}
+	pc.MaxConnLifetimeJitter = pc.MaxConnLifetime / 10
+	c := pc.ConnConfig
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	if !strings.Contains(cfg.DSN, "default_query_exec_mode") {
+		// Statements have no names, which poolers mix up, and are planned for the
+		// table as it is now, which grows faster than its statistics.
+		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "oncekeeper"
+	}
+	if c.ValidateConnect == nil {
+		// Of several hosts the one that can be written to, and no standby otherwise.
+		c.ValidateConnect = refuseReadOnly
+	}
+	neverCancel(&c.Config)
+	c.OnNotice = noteUnreplicated
+	return pgxpool.NewWithConfig(ctx, pc)
+}
+
+// neverCancel keeps pgx from asking the server to cancel a statement, as it does
+// whenever it gives a connection up: it dials the address that the connection
+// names, and that is one that the dialler refuses.
+func neverCancel(c *pgconn.Config) {
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if network == noNetwork {
+			return nil, errors.New("statements are never cancelled")
+		}
+		return dial(ctx, network, address)
+	}
+	c.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return uncancellable{conn}, nil
+	}
+}
+
+var errReadOnly = errors.New("the server is read-only: it is a standby, or default_transaction_read_only is on")
+
+func refuseReadOnly(ctx context.Context, conn *pgconn.PgConn) error {
+	res := conn.ExecParams(ctx, "SHOW transaction_read_only", nil, nil, nil, nil).Read()
+	if res.Err == nil && len(res.Rows) == 1 && string(res.Rows[0][0]) == "on" {
+		return errReadOnly
+	}
+	return res.Err
+}
+
+const noNetwork = "never cancelled"
+
+type uncancellable struct{ net.Conn }
+
+func (uncancellable) RemoteAddr() net.Addr { return noAddress{} }
+
+type noAddress struct{}
+
+func (noAddress) Network() string { return noNetwork }
+func (noAddress) String() string  { return noNetwork }
+
+// unreplicated marks a connection on which a commit did not wait for its standby,
+// because an operator, or a time-out of the database's, ended the wait.
+const unreplicated = "oncekeeper: unreplicated"
+
+// noteUnreplicated takes any warning for it: none other comes with these
+// statements.
+func noteUnreplicated(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[unreplicated] = true
+	}
+}
+
+// connectError says why no connection could be made, in words without a secret.
+func connectError(c *pgx.ConnConfig, err error) error {
+	var hosts []string
+	add := func(host string, port uint16) {
+		at := fmt.Sprintf("%s:%d", host, port)
+		if strings.HasPrefix(host, "/") {
+			at = host
+		}
+		if len(hosts) == 0 || hosts[len(hosts)-1] != at {
+			hosts = append(hosts, at)
+		}
+	}
+	add(c.Host, c.Port)
+	for _, f := range c.Fallbacks {
+		add(f.Host, f.Port)
+	}
+	return fmt.Errorf("connecting to Postgres at %s, database %q, as %q: %s", strings.Join(hosts, ", "), c.Database, c.User, reason(err))
+}
+
+// reason gives what an operator can act on: the server's own words, or the
+// network's.
+func reason(err error) string {
+	if fault := (*pgconn.PgError)(nil); errors.As(err, &fault) {
+		return fmt.Sprintf("%s (%s)", fault.Message, fault.Code)
+	}
+	if fault := (*net.OpError)(nil); errors.As(err, &fault) {
+		return fault.Error()
+	}
+	if fault := (*net.DNSError)(nil); errors.As(err, &fault) {
+		return fault.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	if errors.Is(err, errReadOnly) {
+		return errReadOnly.Error()
+	}
+	return "it failed: " + lastLine(err.Error())
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// breaker refuses calls for a moment after no connection could be made, so that a
+// database that is down costs its callers little, and no storm when it is back.
+type breaker struct {
+	mu    sync.Mutex
+	until time.Time
+	pause time.Duration
+	cause error
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// refuses gives why calls are refused now, or nil.
+func (b *breaker) refuses() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if time.Now().Before(b.until) {
+		return b.cause
+	}
+	return nil
+}
+
+func (b *breaker) failed(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pause = min(max(firstPause, 2*b.pause), maxPause)
+	b.until, b.cause = time.Now().Add(b.pause), cause
+}
+
+func (b *breaker) worked() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pause, b.until, b.cause = 0, time.Time{}, nil
+}

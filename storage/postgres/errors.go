@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oncekeeper/oncekeeper"
+)
+
+// fate is what is known of a transaction that failed.
+type fate uint8
+
+const (
+	// refused: nothing was applied, and the same again would fail the same.
+	refused fate = iota
+	// collided: nothing was applied; the same again may well work.
+	collided
+	// unknown: it may have been applied, or may yet be.
+	unknown
+)
+
+// SQLSTATE codes, and classes of two characters.
+const (
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	readOnlyTransaction  = "25006"
+	classConnection      = "08"
+	classData            = "22"
+	classLimits          = "54"
+	classIntervention    = "57P"
+)
+
+// fateOf tells by the SQLSTATE, never by text. Where the server said nothing the
+// connection broke, before or after a commit.
+func fateOf(err error) fate {
+	fault := (*pgconn.PgError)(nil)
+	switch {
+	case !errors.As(err, &fault):
+		if pgconn.SafeToRetry(err) {
+			return collided
+		}
+		return unknown
+	case fault.Code == serializationFailure || fault.Code == deadlockDetected:
+		return collided
+	case strings.HasPrefix(fault.Code, classIntervention) || strings.HasPrefix(fault.Code, classConnection) || fault.SeverityUnlocalized != "ERROR":
+		return unknown
+	default:
+		return refused
+	}
+}
+
+// isOfOneCommand: the fault lies in what one of the commands holds, and the others
+// are better tried without it.
+func isOfOneCommand(err error) bool {
+	fault := (*pgconn.PgError)(nil)
+	return errors.As(err, &fault) && (strings.HasPrefix(fault.Code, classData) || strings.HasPrefix(fault.Code, classLimits))
+}
+
+// unavailable is what a caller gets; the cause is for the log, and is not part of
+// the error's chain: a caller must not come to depend on the driver.
+func unavailable(doing string, cause error) error {
+	return fmt.Errorf("%w: %s: %v", oncekeeper.ErrStoreUnavailable, doing, cause)
+}
+
+var errClosed = fmt.Errorf("the store is closed: %w", oncekeeper.ErrStoreUnavailable)
+
+// with runs do on a connection. A connection that turned out to be of no use is
+// not given back to the pool.
+func (s *Store) with(ctx context.Context, do func(context.Context, *pgxpool.Conn) error) error {
+	if cause := s.down.refuses(); cause != nil {
+		return &noConnection{cause}
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !s.queue.isClosed() {
+			s.down.failed(err)
+		}
+		return &noConnection{err}
+	}
+	s.down.worked()
+	defer conn.Release()
+	err = do(ctx, conn)
+	if conn.Conn().PgConn().CustomData()[unreplicated] == true {
+		_ = conn.Conn().Close(ctx)
+		return errors.Join(errUnreplicated, err)
+	}
+	if fault := (*pgconn.PgError)(nil); errors.As(err, &fault) && fault.Code == readOnlyTransaction {
+		// The server was demoted: the pool makes a connection to the next one.
+		_ = conn.Conn().Close(ctx)
+	}
+	return err
+}
+
+var errUnreplicated = errors.New("a commit did not wait for its standby")
+
+// noConnection: nothing was sent.
+type noConnection struct{ error }
+
+func (e *noConnection) Unwrap() error { return e.error }
+
+// read runs a statement that changes nothing, once more where the connection was
+// dead already; its errors are storage.Store's.
+func (s *Store) read(ctx context.Context, do func(context.Context, *pgxpool.Conn) error) error {
+	if s.queue.isClosed() {
+		return errClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
+	defer cancel()
+	err := s.with(bounded, do)
+	if none := (*noConnection)(nil); err != nil && !errors.As(err, &none) && fateOf(err) != refused && bounded.Err() == nil {
+		err = s.with(bounded, do)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return unavailable("reading", err)
+	}
+}
+
+// each scans every row of one statement of a batch.
+func each(br pgx.BatchResults, scan func(pgx.Rows) error) error {
+	rows, err := br.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

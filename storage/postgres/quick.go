@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/lifecycle"
+	"github.com/oncekeeper/oncekeeper/storage"
+)
+
+// waitedLong is how long an insert may have waited for another's before the grant
+// is looked at again: its lease has been running meanwhile.
+const waitedLong = 100 * time.Millisecond
+
+// isQuick: beginSQL or settleSQL may do it. Two commands on one key are never in
+// one statement.
+func isQuick(w *work) bool {
+	if len(w.calls) != 1 {
+		return false
+	}
+	switch c := w.calls[0].cmd.(type) {
+	case lifecycle.Begin:
+		return true
+	case lifecycle.Settle:
+		return settledState(c.As) != 0
+	default:
+		return false
+	}
+}
+
+// settledState is the state that settleSQL leaves, 0 where it does not do it.
+func settledState(as oncekeeper.Settlement) oncekeeper.StoredState {
+	switch as {
+	case oncekeeper.SettledComplete:
+		return oncekeeper.StoredCompleted
+	case oncekeeper.SettledFinal:
+		return oncekeeper.StoredFailed
+	case oncekeeper.SettledRetryable:
+		return oncekeeper.StoredReleased
+	default:
+		return 0
+	}
+}
+
+// applyQuick takes fresh Begins and first settlements, in one transaction of two
+// statements; answers from a plain read what changes nothing; and gives what is
+// left.
+func (s *Store) applyQuick(ctx context.Context, all []*work) (left []*work) {
+	if len(all) == 0 {
+		return nil
+	}
+	for try := range maxTries {
+		var err error
+		if left, err = s.tryQuick(ctx, all); err == nil {
+			return s.look(ctx, left)
+		}
+		if none := (*noConnection)(nil); errors.As(err, &none) || ctx.Err() != nil || errors.Is(err, errUnreplicated) {
+			s.fail(all, err)
+			return nil
+		}
+		switch fateOf(err) {
+		case unknown:
+			s.log.Warn("the answer to a commit was lost", "error", err)
+			doubted(all)
+			return all
+		case refused:
+			if len(all) > 1 && isOfOneCommand(err) {
+				return append(s.applyQuick(ctx, all[:len(all)/2]), s.applyQuick(ctx, all[len(all)/2:])...)
+			}
+			s.fail(all, err)
+			return nil
+		default:
+			pause(ctx, try)
+		}
+	}
+	return all
+}
+
+func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
+	var begins, settles columnsOf
+	byKey := make(map[oncekeeper.Key]*work, len(all))
+	for _, w := range all {
+		byKey[w.key] = w
+		var err error
+		switch c := w.calls[0].cmd.(type) {
+		case lifecycle.Begin:
+			err = addBegin(&begins, c)
+		case lifecycle.Settle:
+			err = addSettle(&settles, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	answers := make(map[*work]storage.Result, len(all))
+	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		b := &pgx.Batch{}
+		if begins.n > 0 {
+			begins.queue(b, s.sql.begin)
+		}
+		if settles.n > 0 {
+			settles.queue(b, s.sql.settle)
+		}
+		br := conn.SendBatch(ctx, b)
+		err := func() error {
+			if begins.n > 0 {
+				if err := each(br, func(rows pgx.Rows) error { return begun(rows, byKey, answers) }); err != nil {
+					return err
+				}
+			}
+			if settles.n == 0 {
+				return nil
+			}
+			return each(br, func(rows pgx.Rows) error { return settled(rows, byKey, answers) })
+		}()
+		if closing := br.Close(); err == nil {
+			err = closing
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var left []*work
+	for _, w := range all {
+		if res, ok := answers[w]; ok {
+			*w.calls[0].result = res
+		} else {
+			left = append(left, w)
+		}
+	}
+	return left, nil
+}
+
+func addBegin(to *columnsOf, c lifecycle.Begin) error {
+	granted, err := grantPart(&oncekeeper.KeyRecord{
+		Fingerprint: c.Fingerprint, FingerprintScheme: c.FingerprintScheme, CallID: c.CallID, Holder: c.Holder,
+		Attempt: 1, Granted: c.Grant,
+	})
+	to.add(c.Key.Tenant, c.Key.Operation, c.Key.ID,
+		micros(c.Grant.Lease), micros(c.Grant.Retention), micros(c.Grant.UnsettledRetention), c.Grant.Hold, granted)
+	return err
+}
+
+func addSettle(to *columnsOf, c lifecycle.Settle) error {
+	outcome, err := outcomePart(c.Response, c.Status, oncekeeper.OriginAttempt)
+	to.add(c.Key.Tenant, c.Key.Operation, c.Key.ID,
+		c.Token, int16(settledState(c.As)), int16(c.As), micros(c.Retention), outcome)
+	return err
+}
+
+// begun takes a row of beginSQL. The record is the one that lifecycle makes at the
+// moment of the statement's, which is the one that the statement wrote.
+func begun(rows pgx.Rows, byKey map[oncekeeper.Key]*work, answers map[*work]storage.Result) error {
+	var key oncekeeper.Key
+	var at, written oncekeeper.Instant
+	if err := rows.Scan(&key.Tenant, &key.Operation, &key.ID, &at, &written); err != nil {
+		return err
+	}
+	w := byKey[key]
+	c := w.calls[0].cmd.(lifecycle.Begin)
+	rec, verdict := lifecycle.Apply(nil, c, at)
+	if written.Sub(at) > waitedLong {
+		if c.CallID != "" {
+			return nil // left to be judged again, by its call id: the same grant, with what is left of it
+		}
+		at = written
+	}
+	answers[w] = storage.Result{Verdict: verdict, Record: rec, Now: at}
+	return nil
+}
+
+// settled takes a row of settleSQL.
+func settled(rows pgx.Rows, byKey map[oncekeeper.Key]*work, answers map[*work]storage.Result) error {
+	r, err := scanRecord(rows)
+	if err != nil {
+		return err
+	}
+	w := byKey[r.rec.Key]
+	c := w.calls[0].cmd.(lifecycle.Settle)
+	r.rec.Response, r.rec.Status, r.rec.Origin = c.Response, c.Status, oncekeeper.OriginAttempt
+	answers[w] = storage.Result{Verdict: lifecycle.Settled, Record: r.rec, Now: r.rec.Settled}
+	return nil
+}
+
+// look reads all without a lock, answers those that change nothing, and gives the
+// rest.
+func (s *Store) look(ctx context.Context, all []*work) (left []*work) {
+	if len(all) == 0 {
+		return nil
+	}
+	keys := make([]oncekeeper.Key, len(all))
+	for i, w := range all {
+		keys[i] = w.key
+	}
+	found, now, err := s.records(ctx, keys)
+	if err != nil {
+		s.fail(all, err)
+		return nil
+	}
+	if s.afterLook != nil {
+		s.afterLook()
+	}
+	for _, w := range all {
+		rec := found[w.key]
+		if next, results := judge(w, rec, now); next == rec {
+			w.answer(results)
+		} else {
+			left = append(left, w)
+		}
+	}
+	return left
+}

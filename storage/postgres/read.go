@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/lifecycle"
+	"github.com/oncekeeper/oncekeeper/storage"
+)
+
+// Read implements storage.Store.
+func (s *Store) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
+	var found map[oncekeeper.Key]*oncekeeper.KeyRecord
+	var now oncekeeper.Instant
+	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		found, now, err = s.recordsOn(ctx, conn, keys)
+		return err
+	})
+	if err != nil {
+		return storage.Snapshot{}, err
+	}
+	snapshot := storage.Snapshot{Now: now, Records: make([]*oncekeeper.KeyRecord, len(keys))}
+	for i, key := range keys {
+		if rec := found[key]; rec != nil && !lifecycle.Gone(rec, now) {
+			snapshot.Records[i] = rec
+		}
+	}
+	return snapshot, nil
+}
+
+// records is Read for the store itself: with what is gone and not yet swept.
+func (s *Store) records(ctx context.Context, keys []oncekeeper.Key) (found map[oncekeeper.Key]*oncekeeper.KeyRecord, now oncekeeper.Instant, err error) {
+	err = s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+		found, now, err = s.recordsOn(ctx, conn, keys)
+		return err
+	})
+	return found, now, err
+}
+
+// recordsOn reads the rows, and the clock behind them: no record is from after the
+// moment that it gives.
+func (s *Store) recordsOn(ctx context.Context, conn *pgxpool.Conn, keys []oncekeeper.Key) (map[oncekeeper.Key]*oncekeeper.KeyRecord, oncekeeper.Instant, error) {
+	var columns columnsOf
+	found := make(map[oncekeeper.Key]*oncekeeper.KeyRecord, len(keys))
+	for _, key := range keys {
+		if _, twice := found[key]; !twice {
+			found[key] = nil
+			columns.addKey(key)
+		}
+	}
+	b := &pgx.Batch{}
+	if columns.n > 0 {
+		columns.queue(b, s.sql.read)
+	}
+	b.Queue(s.sql.clock)
+	br := conn.SendBatch(ctx, b)
+	var now oncekeeper.Instant
+	err := func() error {
+		if columns.n > 0 {
+			err := each(br, func(rows pgx.Rows) error {
+				r, err := scanRecord(rows)
+				if err == nil {
+					found[r.rec.Key] = r.rec
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return br.QueryRow().Scan(&now)
+	}()
+	if closing := br.Close(); err == nil {
+		err = closing
+	}
+	return found, now, err
+}
