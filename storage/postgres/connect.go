@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,10 +43,7 @@ func newPool(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "oncekeeper"
 	}
-	if c.ValidateConnect == nil {
-		// Of several hosts the one that can be written to, and no standby otherwise.
-		c.ValidateConnect = refuseReadOnly
-	}
+	c.ValidateConnect = validate(c.ValidateConnect)
 	neverCancel(&c.Config)
 	c.OnNotice = noteUnreplicated
 	return pgxpool.NewWithConfig(ctx, pc)
@@ -69,12 +67,28 @@ func neverCancel(c *pgconn.Config) {
 
 var errReadOnly = errors.New("the server is read-only: it is a standby, or default_transaction_read_only is on")
 
-func refuseReadOnly(ctx context.Context, conn *pgconn.PgConn) error {
-	res := conn.ExecParams(ctx, "SHOW transaction_read_only", nil, nil, nil, nil).Read()
-	if res.Err == nil && len(res.Rows) == 1 && string(res.Rows[0][0]) == "on" {
-		return errReadOnly
+// named marks a connection that reaches its server with no pooler between, so that
+// statements can be prepared on it once and for all.
+const named = "oncekeeper: named"
+
+// validate takes of several hosts the one that can be written to, and no standby
+// otherwise, whatever the DSN asks beyond. It tells a pooler by the process id,
+// which it makes up.
+func validate(asked pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		res := conn.ExecParams(ctx, "SELECT current_setting('transaction_read_only'), pg_backend_pid()", nil, nil, nil, nil).Read()
+		switch {
+		case res.Err != nil:
+			return res.Err
+		case len(res.Rows) != 1 || string(res.Rows[0][0]) != "off":
+			return errReadOnly
+		}
+		conn.CustomData()[named] = string(res.Rows[0][1]) == strconv.FormatUint(uint64(conn.PID()), 10)
+		if asked != nil {
+			return asked(ctx, conn)
+		}
+		return nil
 	}
-	return res.Err
 }
 
 const noNetwork = "never cancelled"

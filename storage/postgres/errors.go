@@ -135,6 +135,10 @@ func each(br pgx.BatchResults, scan func(pgx.Rows) error) error {
 	if err != nil {
 		return err
 	}
+	return scanEach(rows, scan)
+}
+
+func scanEach(rows pgx.Rows, scan func(pgx.Rows) error) error {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -142,4 +146,13 @@ func each(br pgx.BatchResults, scan func(pgx.Rows) error) error {
 		}
 	}
 	return rows.Err()
+}
+
+// closed ends a batch whose statements gave err. Where that is none, its commit
+// may still fail here.
+func closed(br pgx.BatchResults, err error) error {
+	if closing := br.Close(); err == nil {
+		err = closing
+	}
+	return err
 }

@@ -138,9 +138,7 @@ func (s *Store) lock(ctx context.Context, conn *pgxpool.Conn, all []*work) (map[
 		}
 		return br.QueryRow().Scan(&now)
 	}()
-	if closing := br.Close(); err == nil {
-		err = closing
-	}
+	err = closed(br, err)
 	return found, now, err
 }
 
@@ -171,9 +169,7 @@ func (s *Store) takeMissing(ctx context.Context, conn *pgxpool.Conn, all []*work
 	if err == nil {
 		err = br.QueryRow().Scan(&now)
 	}
-	if closing := br.Close(); err == nil {
-		err = closing
-	}
+	err = closed(br, err)
 	if err == nil && taken < keys.n {
 		err = errOvertaken
 	}

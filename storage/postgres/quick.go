@@ -98,7 +98,15 @@ func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
 		}
 	}
 	answers := make(map[*work]storage.Result, len(all))
+	onBegun := func(rows pgx.Rows) error { return begun(rows, byKey, answers) }
+	onSettled := func(rows pgx.Rows) error { return settled(rows, byKey, answers) }
 	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		switch {
+		case begins.n == 1 && settles.n == 0:
+			return lone(ctx, conn, s.sql.begin.one, begins.args(), onBegun)
+		case begins.n == 0 && settles.n == 1:
+			return lone(ctx, conn, s.sql.settle.one, settles.args(), onSettled)
+		}
 		b := &pgx.Batch{}
 		if begins.n > 0 {
 			begins.queue(b, s.sql.begin)
@@ -107,21 +115,14 @@ func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
 			settles.queue(b, s.sql.settle)
 		}
 		br := conn.SendBatch(ctx, b)
-		err := func() error {
-			if begins.n > 0 {
-				if err := each(br, func(rows pgx.Rows) error { return begun(rows, byKey, answers) }); err != nil {
-					return err
-				}
-			}
-			if settles.n == 0 {
-				return nil
-			}
-			return each(br, func(rows pgx.Rows) error { return settled(rows, byKey, answers) })
-		}()
-		if closing := br.Close(); err == nil {
-			err = closing
+		var err error
+		if begins.n > 0 {
+			err = each(br, onBegun)
 		}
-		return err
+		if err == nil && settles.n > 0 {
+			err = each(br, onSettled)
+		}
+		return closed(br, err)
 	})
 	if err != nil {
 		return nil, err
@@ -135,6 +136,19 @@ func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
 		}
 	}
 	return left, nil
+}
+
+// lone runs a statement for one key, which always goes by the primary key: where
+// nobody is between who would mix its name up, it is planned once.
+func lone(ctx context.Context, conn *pgxpool.Conn, sql string, args []any, scan func(pgx.Rows) error) error {
+	if conn.Conn().PgConn().CustomData()[named] == true {
+		args = append([]any{pgx.QueryExecModeCacheStatement}, args...)
+	}
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	return scanEach(rows, scan)
 }
 
 func addBegin(to *columnsOf, c lifecycle.Begin) error {

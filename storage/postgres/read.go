@@ -73,8 +73,6 @@ func (s *Store) recordsOn(ctx context.Context, conn *pgxpool.Conn, keys []onceke
 		}
 		return br.QueryRow().Scan(&now)
 	}()
-	if closing := br.Close(); err == nil {
-		err = closing
-	}
+	err = closed(br, err)
 	return found, now, err
 }
