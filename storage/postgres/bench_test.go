@@ -42,7 +42,7 @@ func BenchmarkPair(b *testing.B) {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			without := plain(b, plainly, callers)
 			var byStore, byPlain time.Duration
-			turn := max(1, min(5*callers, b.N/4))
+			turn := max(1, min(20*callers, b.N/4))
 			for left := b.N; left > 0; left -= turn {
 				n := min(turn, left)
 				byPlain += pairs(b, callers, n, without)

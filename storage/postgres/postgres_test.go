@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,12 +61,19 @@ var (
 
 // hands hold a test's own connection to a database with the clocks of tests.
 type hands struct {
-	t   testing.TB
-	dsn string
+	t    testing.TB
+	mu   sync.Mutex
+	conn *pgx.Conn
 }
 
 func handsOn(t testing.TB, dsn string) *hands {
-	h := &hands{t, dsn}
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	h := &hands{t: t, conn: conn}
 	h.exec(`CREATE TABLE test_time (ahead bigint NOT NULL)`)
 	h.exec(`INSERT INTO test_time VALUES (0)`)
 	h.exec(`CREATE FUNCTION test_ahead() RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT ahead FROM test_time'`)
@@ -75,13 +83,9 @@ func handsOn(t testing.TB, dsn string) *hands {
 
 func (h *hands) exec(sql string, args ...any) {
 	h.t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, h.dsn)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, err := h.conn.Exec(context.Background(), sql, args...); err != nil {
 		h.t.Fatalf("%s: %v", sql, err)
 	}
 }

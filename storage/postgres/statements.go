@@ -32,6 +32,7 @@ type statements struct {
 	sweepDry  string
 	listByKey string
 	listByAge string
+	listReach string
 }
 
 type byKeys struct{ one, many string }
@@ -77,6 +78,7 @@ func newStatements(clock sqlClock) statements {
 		sweepDry:  fill(sweepDrySQL),
 		listByKey: fill(listByKeySQL),
 		listByAge: fill(listByAgeSQL),
+		listReach: listReachSQL,
 	}
 }
 
