@@ -85,7 +85,7 @@ func (h *hands) exec(sql string, args ...any) {
 	h.t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, err := h.conn.Exec(context.Background(), sql, args...); err != nil {
+	if _, err := h.conn.Exec(context.Background(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...); err != nil {
 		h.t.Fatalf("%s: %v", sql, err)
 	}
 }

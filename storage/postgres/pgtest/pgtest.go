@@ -130,7 +130,7 @@ func (s *sharedServer) start() error {
 			return
 		}
 		var own *Server
-		if own, s.err = start("fsync=off", "synchronous_commit=off", "full_page_writes=off"); s.err == nil {
+		if own, s.err = start("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off"); s.err == nil {
 			s.address = own.Address
 		}
 	})
