@@ -214,8 +214,7 @@ func (s *Store) look(ctx context.Context, all []*work) (left []*work) {
 	}
 	found, now, err := s.records(ctx, keys)
 	if err != nil {
-		s.fail(all, err)
-		return nil
+		return all // the locks find out what is wrong, and try again
 	}
 	if s.afterLook != nil {
 		s.afterLook()
