@@ -45,6 +45,7 @@ func (s *Server) begin(ctx context.Context, cmd lifecycle.Begin, wait time.Durat
 			return res, waited
 		}
 		s.waiting.sleep(w, res)
+		s.watch.awake()
 		select {
 		case up := <-w.wake:
 			if up.closing {

@@ -55,6 +55,7 @@ type Server struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	waiting *waiting
+	watch   *watcher
 	faults  *faultLog
 	health  *health.Server
 	grpc    *grpc.Server
@@ -84,6 +85,7 @@ func New(cfg Config) (*Server, error) {
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.faults = newFaultLog(s.clock)
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
+	s.watch = newWatcher(s)
 	s.grpc = grpc.NewServer(append(s.options(), cfg.Options...)...)
 	registerStrict(s.grpc, &pb.IdempotencyService_ServiceDesc, idempotency{Server: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
@@ -145,6 +147,7 @@ func (s *Server) recovered(ctx context.Context, fault any) error {
 
 // Serve answers calls on lis until Shutdown; it gives nil then.
 func (s *Server) Serve(lis net.Listener) error {
+	defer s.watch.start()()
 	if err := s.grpc.Serve(lis); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
