@@ -191,8 +191,6 @@ type broken struct {
 	panic bool
 }
 
-func (broken) Shared() bool { return false }
-
 func (b broken) Apply(_ context.Context, cmds ...lifecycle.Command) []storage.Result {
 	if b.panic {
 		panic(b.err)

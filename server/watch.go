@@ -33,12 +33,8 @@ func newWatcher(s *Server) *watcher {
 	return &watcher{store: s.store, waiting: s.waiting, clock: s.clock, failed: s.logUnwatched, kick: make(chan struct{}, 1)}
 }
 
-// start begins to watch, unless the store changes by this server's hand alone, and
-// gives what ends it and waits until it has ended.
+// start begins to watch, and gives what ends it and waits until it has ended.
 func (w *watcher) start() (end func()) {
-	if !w.store.Shared() {
-		return func() {}
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })
@@ -56,23 +52,33 @@ func (w *watcher) awake() {
 	}
 }
 
+// run looks at nothing where the store changes by this server's hand alone, which
+// tells its waiters itself.
 func (w *watcher) run(ctx context.Context) {
 	pause := minWatch
-	for clock.Sleep(ctx, w.clock, pause) == nil {
-		keys := w.waiting.awaited()
-		if len(keys) == 0 {
-			select {
-			case <-w.kick:
-			case <-ctx.Done():
+	for w.somebodyWaits(ctx) && w.store.Shared() {
+		for clock.Sleep(ctx, w.clock, pause) == nil {
+			keys := w.waiting.awaited()
+			if len(keys) == 0 {
+				pause = minWatch
+				break
 			}
-			pause = minWatch
-			continue
+			if w.look(ctx, keys) {
+				pause = minWatch
+			} else {
+				pause = min(2*pause, maxWatch)
+			}
 		}
-		if w.look(ctx, keys) {
-			pause = minWatch
-		} else {
-			pause = min(2*pause, maxWatch)
-		}
+	}
+}
+
+// somebodyWaits returns once it is so; false where ctx ends first.
+func (w *watcher) somebodyWaits(ctx context.Context) bool {
+	select {
+	case <-w.kick:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 // cli declares each setting once: flag, environment variable, default, help.
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the service."`
+	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or show how far it is."`
 	Get     getCmd     `cmd:"" help:"Show what is known of a key."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 

@@ -13,7 +13,8 @@ import (
 )
 
 type serveCmd struct {
-	Store    string        `env:"ONCEKEEPER_STORE" default:"pebble:./oncekeeper-data" help:"Where records lie: pebble:DIR, one directory for one process; memory:, gone at the end."`
+	storeFlags
+	Migrate  bool          `env:"ONCEKEEPER_MIGRATE" help:"Bring the database's schema to what this version serves, before serving."`
 	Listen   string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
 	Insecure bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
 	Drain    time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
@@ -21,7 +22,7 @@ type serveCmd struct {
 
 // Validate refuses a command line that cannot be served.
 func (c *serveCmd) Validate() error {
-	if err := checkStore(c.Store); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	return c.checkListen()
@@ -30,7 +31,7 @@ func (c *serveCmd) Validate() error {
 func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
 	log := logs.logger(term.err)
 	broken := make(chan error, 1)
-	store, where, err := openStore(c.Store, log, func(err error) { broken <- err })
+	store, where, err := c.open(ctx, log, c.Migrate, func(err error) { broken <- err })
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string,
 	}
 	address := lis.Addr().String()
 	log.InfoContext(ctx, "listening", "address", address)
-	log.InfoContext(ctx, "records lie in "+where, "store", c.Store)
+	log.InfoContext(ctx, "records lie in "+where)
 	log.InfoContext(ctx, "try next", "command", "oncekeeper get --address "+address+" demo greet 1", "example", "go run ./examples/payments")
 
 	served := make(chan error, 1)

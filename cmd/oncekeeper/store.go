@@ -1,31 +1,57 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/oncekeeper/oncekeeper/migrations"
 	"github.com/oncekeeper/oncekeeper/storage"
 	"github.com/oncekeeper/oncekeeper/storage/pebble"
+	"github.com/oncekeeper/oncekeeper/storage/postgres"
 )
 
-// checkStore refuses a URL that openStore does not know.
-func checkStore(url string) error {
-	kind, rest, _ := strings.Cut(url, ":")
-	if url == "memory:" || kind == "pebble" && rest != "" {
-		return nil
-	}
-	// The URL is not repeated: it may hold a password.
-	return fmt.Errorf("--store of kind %q is not known: give pebble:DIR or memory:", kind)
+// storeFlags say where records lie.
+type storeFlags struct {
+	Store string `env:"ONCEKEEPER_STORE" default:"pebble:./oncekeeper-data" help:"Where records lie: pebble:DIR, one directory for one process; postgres://USER@HOST/DATABASE, which servers may share (give a password in the environment, not here); memory:, gone at the end."`
 }
 
-// openStore opens the store that url names, which checkStore took, and says in
-// words where it is.
-func openStore(url string, log *slog.Logger, onFatal func(error)) (store storage.Store, where string, err error) {
+// startTimeout bounds what is asked of a database before it serves: a wrong
+// address must end the process, not hang it.
+const startTimeout = 10 * time.Second
+
+// check refuses a store that open does not know.
+func (f *storeFlags) check() error {
+	kind, rest, _ := strings.Cut(f.Store, ":")
+	if f.Store == "memory:" || kind == "pebble" && rest != "" || f.isPostgres() {
+		return nil
+	}
+	return f.unknown("pebble:DIR, postgres://USER@HOST/DATABASE or memory:")
+}
+
+// unknown does not repeat the URL: it may hold a password.
+func (f *storeFlags) unknown(want string) error {
+	kind, _, _ := strings.Cut(f.Store, ":")
+	return fmt.Errorf("--store of kind %q is not known here: give %s", kind, want)
+}
+
+func (f *storeFlags) isPostgres() bool {
+	return strings.HasPrefix(f.Store, "postgres://") || strings.HasPrefix(f.Store, "postgresql://")
+}
+
+// open opens the store, which check took, and says in words where it is.
+func (f *storeFlags) open(ctx context.Context, log *slog.Logger, migrate bool, onFatal func(error)) (store storage.Store, where string, err error) {
+	if f.isPostgres() {
+		return f.openPostgres(ctx, log, migrate)
+	}
 	cfg := pebble.Config{Logger: log, OnFatal: onFatal}
 	where = "memory, and are gone at the end"
-	if dir, ok := strings.CutPrefix(url, "pebble:"); ok {
+	if dir, ok := strings.CutPrefix(f.Store, "pebble:"); ok {
 		if cfg.Dir, err = filepath.Abs(dir); err != nil {
 			return nil, "", err
 		}
@@ -33,4 +59,40 @@ func openStore(url string, log *slog.Logger, onFatal func(error)) (store storage
 	}
 	store, err = pebble.Open(cfg)
 	return store, where, err
+}
+
+func (f *storeFlags) openPostgres(ctx context.Context, log *slog.Logger, migrate bool) (storage.Store, string, error) {
+	cfg := postgres.Config{DSN: f.Store, Logger: log}
+	if migrate {
+		taken, err := postgres.Migrate(ctx, cfg)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, step := range taken {
+			log.InfoContext(ctx, "migrated", "step", step.Name)
+		}
+	}
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	store, err := postgres.Open(starting, cfg)
+	if errors.Is(err, migrations.ErrOldSchema) {
+		err = fmt.Errorf("%w, or serve with --migrate", err)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return store, f.describe(), nil
+}
+
+// describe says which database it is, with nothing that could be a secret.
+func (f *storeFlags) describe() string {
+	u, err := url.Parse(f.Store)
+	if err != nil {
+		return "Postgres"
+	}
+	host := u.Host
+	if host == "" {
+		host = u.Query().Get("host")
+	}
+	return fmt.Sprintf("Postgres at %s, database %s", host, strings.TrimPrefix(u.Path, "/"))
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/oncekeeper/oncekeeper/storage/postgres"
+)
+
+// migrateCmd brings a database's schema to what this version serves.
+type migrateCmd struct {
+	Up     migrateUpCmd     `cmd:"" help:"Bring the database's schema to what this version serves."`
+	Status migrateStatusCmd `cmd:"" help:"Show which steps of the schema the database has."`
+}
+
+// schemaFlags say whose schema it is.
+type schemaFlags struct{ storeFlags }
+
+// Validate refuses a store that has no schema.
+func (f *schemaFlags) Validate() error {
+	if f.isPostgres() {
+		return nil
+	}
+	return f.unknown("postgres://USER@HOST/DATABASE; other stores have no schema")
+}
+
+type migrateUpCmd struct{ schemaFlags }
+
+func (c *migrateUpCmd) Help() string {
+	return "Several may run at once: one works and the others wait for it.\n\nExample: ONCEKEEPER_STORE=postgres://keeper:secret@db/keeper oncekeeper migrate up"
+}
+
+func (c *migrateUpCmd) Run(ctx context.Context, term console) error {
+	taken, err := postgres.Migrate(ctx, postgres.Config{DSN: c.Store})
+	if err != nil {
+		return err
+	}
+	for _, step := range taken {
+		_, _ = fmt.Fprintln(term.out, "took", step.Name)
+	}
+	_, err = fmt.Fprintln(term.out, "the schema is up to date")
+	return err
+}
+
+type migrateStatusCmd struct{ schemaFlags }
+
+func (c *migrateStatusCmd) Run(ctx context.Context, term console) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	steps, err := postgres.Schema(ctx, postgres.Config{DSN: c.Store})
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
+	for _, step := range steps {
+		when := "not yet: run oncekeeper migrate up"
+		if !step.Applied.IsZero() {
+			when = step.Applied.UTC().Format("2006-01-02 15:04:05 UTC")
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", step.Name, when)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
+)
+
+func TestServeNamesTheCommandThatMendsAnOldSchemaAndServesBehindIt(t *testing.T) {
+	address := pgtest.EmptyDatabase(t)
+	t.Setenv("ONCEKEEPER_STORE", address)
+	code, _, stderr := command(t, "serve", "--listen", "127.0.0.1:0")
+	if code != exitFailed || !strings.Contains(stderr, "run oncekeeper migrate up") {
+		t.Errorf("serve on no schema exits with %d: %s", code, stderr)
+	}
+	if code, stdout, stderr := command(t, "migrate", "status"); code != 0 || !strings.Contains(stdout, "not yet") {
+		t.Errorf("status exits with %d: %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := command(t, "migrate", "up"); code != 0 || !strings.Contains(stdout, "took 00001_records.sql") {
+		t.Errorf("up exits with %d: %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := command(t, "migrate", "up"); code != 0 || strings.Contains(stdout, "took") {
+		t.Errorf("up again exits with %d: %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := command(t, "migrate", "status"); code != 0 || strings.Contains(stdout, "not yet") {
+		t.Errorf("status exits with %d: %s%s", code, stdout, stderr)
+	}
+	one, _ := serving(t)
+	two, _ := serving(t)
+	key := &pb.Key{Tenant: "acme", Operation: "pay", Id: "1"}
+	if _, err := dialled(t, one).Begin(t.Context(), &pb.BeginRequest{Key: key, Holder: "pod-7"}); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := command(t, "get", "--address", two, "acme", "pay", "1"); code != 0 || !strings.Contains(stdout, "pod-7") {
+		t.Errorf("the other server shows %s (exit %d, %s)", stdout, code, stderr)
+	}
+}
+
+func dialled(t *testing.T, address string) pb.IdempotencyServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return pb.NewIdempotencyServiceClient(conn)
+}
+
+func TestServeMigratesWhereItIsToldTo(t *testing.T) {
+	_, log := serving(t, "--store", pgtest.EmptyDatabase(t), "--migrate")
+	log.await(t, "migrated")
+	log.await(t, "records lie in Postgres at ")
+}
+
+func TestADatabaseThatCannotBeUsedEndsServeSoonWithTheReasonAndNoPassword(t *testing.T) {
+	with := func(change func(u *url.URL, q url.Values)) string {
+		u, err := url.Parse(pgtest.Database(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		change(u, q)
+		u.RawQuery = q.Encode()
+		return u.String()
+	}
+	for name, c := range map[string]struct {
+		store string
+		want  []string
+	}{
+		"nobody listens":    {"postgres://keeper:s3cret@127.0.0.1:1/db", []string{"127.0.0.1:1", "refused"}},
+		"no such host":      {"postgres://keeper:s3cret@nowhere.invalid/db", []string{"nowhere.invalid", "no such host"}},
+		"no such database":  {with(func(u *url.URL, _ url.Values) { u.Path = "/nonesuch" }), []string{"nonesuch", "does not exist"}},
+		"no such user":      {with(func(u *url.URL, _ url.Values) { u.User = url.UserPassword("nobody", "s3cret") }), []string{`"nobody"`, "does not exist"}},
+		"read-only":         {with(func(_ *url.URL, q url.Values) { q.Set("default_transaction_read_only", "on") }), []string{"read-only"}},
+		"an address unread": {"postgres://keeper:s3cret@host:port/db", []string{"cannot be read"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate", "up"}, {"migrate", "status"}} {
+				code, stdout, stderr := command(t, append(args, "--store", c.store)...)
+				for _, want := range c.want {
+					if code != exitFailed || !strings.Contains(stderr, want) {
+						t.Errorf("%v exits with %d and says %q, want %q", args, code, stderr, want)
+					}
+				}
+				if strings.Contains(stdout+stderr, "s3cret") {
+					t.Errorf("%v shows the password: %s%s", args, stdout, stderr)
+				}
+			}
+			if took := time.Since(start); took > 30*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestOnlyPostgresHasASchema(t *testing.T) {
+	code, _, stderr := command(t, "migrate", "up", "--store", "pebble:dir")
+	if code != exitUsage || !strings.Contains(stderr, "postgres://") {
+		t.Errorf("migrate on pebble exits with %d: %s", code, stderr)
+	}
+}
