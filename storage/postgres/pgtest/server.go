@@ -59,7 +59,8 @@ func (s *Server) Database(t testing.TB) string {
 // harm.
 func (s *Server) Stop() {
 	_ = s.life.Close()
-	<-s.gone
+	for range s.gone { // until it is closed: the server ended
+	}
 }
 
 // keeper runs a server as its child until its standard input ends, which it does
