@@ -83,6 +83,8 @@ func validate(asked pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 		case len(res.Rows) != 1 || string(res.Rows[0][0]) != "off":
 			return errReadOnly
 		}
+		// What the server warned of on connecting was no commit.
+		delete(conn.CustomData(), unreplicated)
 		conn.CustomData()[named] = string(res.Rows[0][1]) == strconv.FormatUint(uint64(conn.PID()), 10)
 		if asked != nil {
 			return asked(ctx, conn)

@@ -78,7 +78,7 @@ func (s *Store) with(ctx context.Context, do func(context.Context, *pgxpool.Conn
 	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		if ctx.Err() == nil && !s.queue.isClosed() {
+		if ctx.Err() == nil && s.pool.Stat().TotalConns() == 0 && !s.queue.isClosed() {
 			s.down.failed(err)
 		}
 		return &noConnection{err}

@@ -100,7 +100,9 @@ func TestTheEchoOfALostCommitIsNoVerdict(t *testing.T) {
 func TestAStoreThatIsCutOffAnswersSoonAndRecoversByItself(t *testing.T) {
 	b, p := behindProxy(t)
 	b.granted(t, testBegin("warm", ""))
+	p.mu.Lock()
 	server := p.server
+	p.mu.Unlock()
 	for range 2 {
 		p.mu.Lock()
 		p.server = "/nowhere"

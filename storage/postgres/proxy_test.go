@@ -84,11 +84,13 @@ func (p *proxy) counts() (cuts, cancels int) {
 
 func (p *proxy) pass(client net.Conn) {
 	defer func() { _ = client.Close() }()
-	network := "tcp"
-	if filepath.IsAbs(p.server) {
+	p.mu.Lock()
+	network, address := "tcp", p.server
+	p.mu.Unlock()
+	if filepath.IsAbs(address) {
 		network = "unix"
 	}
-	server, err := net.Dial(network, p.server)
+	server, err := net.Dial(network, address)
 	if err != nil {
 		return
 	}

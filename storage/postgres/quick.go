@@ -164,7 +164,8 @@ func addBegin(to *columnsOf, c lifecycle.Begin) error {
 func addSettle(to *columnsOf, c lifecycle.Settle) error {
 	outcome, err := outcomePart(c.Response, c.Status, oncekeeper.OriginAttempt)
 	to.add(c.Key.Tenant, c.Key.Operation, c.Key.ID,
-		c.Token, int16(settledState(c.As)), int16(c.As), micros(c.Retention), outcome)
+		c.Token, int16(settledState(c.As)), int16(c.As), micros(c.Retention), outcome,
+		int16(oncekeeper.StoredPending), int16(oncekeeper.SettledNot))
 	return err
 }
 

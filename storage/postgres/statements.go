@@ -111,7 +111,9 @@ RETURNING r.tenant, r.operation, r.id, r.created, $now`
 const beginInput = `, lease bigint, retention bigint, unsettled bigint, hold boolean, granted bytea`
 
 // settleSQL is the rule of lifecycle for the first settlement of an attempt as
-// completed, failed or, where no effect may stand from before, released.
+// completed, failed or, where no effect may stand from before, released. What the
+// row must be is compared with the input, 1 for pending and 0 for nothing said:
+// of a constant the planner would guess that few rows fit, and look at all.
 const settleSQL = `
 UPDATE oncekeeper_records AS r
 SET state = i.state, last = i.last, outcome = i.outcome, revision = r.revision + 1, settled = c.now,
@@ -119,12 +121,12 @@ SET state = i.state, last = i.last, outcome = i.outcome, revision = r.revision +
 	sweep_at = least(r.sweep_at, greatest(c.now + greatest(CASE i.retention WHEN 0 THEN r.retention ELSE i.retention END, r.lease), r.token + 1))
 FROM $input CROSS JOIN (SELECT $start AS now) AS c
 WHERE ` + sameKey + `
-	AND r.token = i.token AND r.state = 1 AND r.last = 0 AND (r.expires = 0 OR r.expires > c.now)
+	AND r.token = i.token AND r.state = i.pending AND r.last = i.silent AND (r.expires = 0 OR r.expires > c.now)
 	AND NOT (i.state = 2 AND r.takeover)
 RETURNING r.tenant, r.operation, r.id, r.token, r.revision, r.created, r.lease_end, r.unsettled_until,
 	r.expires, r.settled, r.sweep_at, r.lease, r.retention, r.state, r.last, r.takeover, r.hold, r.granted, NULL::bytea`
 
-const settleInput = `, token bigint, state smallint, last smallint, retention bigint, outcome bytea`
+const settleInput = `, token bigint, state smallint, last smallint, retention bigint, outcome bytea, pending smallint, silent smallint`
 
 // placeSQL takes a key for this transaction: whoever else begins it waits. The row
 // is written again, or removed, before the transaction ends.
