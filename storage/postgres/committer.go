@@ -28,19 +28,6 @@ type work struct {
 	calls []*call
 }
 
-func (s *Store) commitLoop() {
-	for {
-		batch, ok := s.queue.take()
-		if !ok {
-			return
-		}
-		s.commit(batch)
-		for _, t := range batch {
-			close(t.done)
-		}
-	}
-}
-
 // maxTries bounds how often a batch is tried that others got in the way of.
 const maxTries = 5
 
@@ -49,6 +36,7 @@ const maxTries = 5
 func (s *Store) commit(batch []*task) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
+	s.boundAnswers(ctx, batch)
 	var quick, rest []*work
 	for _, w := range sorted(batch) {
 		if isQuick(w) {
@@ -60,6 +48,9 @@ func (s *Store) commit(batch []*task) {
 	rest = append(rest, s.applyQuick(ctx, quick)...)
 	slices.SortFunc(rest, func(a, b *work) int { return inOrder(a.key, b.key) })
 	s.applyLocked(ctx, rest)
+	for _, t := range batch {
+		t.boundReplays()
+	}
 }
 
 // sorted gives the work of a batch in the order of keys.
@@ -68,6 +59,9 @@ func sorted(batch []*task) []*work {
 	var all []*work
 	for _, t := range batch {
 		for i, cmd := range t.cmds {
+			if t.results[i].Err != nil {
+				continue
+			}
 			if _, isBegin := cmd.(lifecycle.Begin); isBegin && t.ctx.Err() != nil {
 				t.results[i].Err = context.Cause(t.ctx)
 				continue

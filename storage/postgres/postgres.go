@@ -52,13 +52,12 @@ type Config struct {
 
 // Store is a storage.Store.
 type Store struct {
-	cfg        Config
-	log        *slog.Logger
-	pool       *pgxpool.Pool
-	sql        statements
-	queue      queue
-	committers sync.WaitGroup
-	down       breaker
+	cfg   Config
+	log   *slog.Logger
+	pool  *pgxpool.Pool
+	sql   statements
+	queue queue
+	down  breaker
 
 	// Hooks of tests: between a sweep's choice and its delete, and between reading
 	// without a lock and what follows.
@@ -83,10 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, err
 	}
-	s.queue.init()
-	for range max(1, min(cfg.Committers, int(pool.Config().MaxConns)-1)) {
-		s.committers.Go(s.commitLoop)
-	}
+	s.queue.init(max(1, min(cfg.Committers, int(pool.Config().MaxConns)-1)))
 	return s, nil
 }
 
@@ -168,7 +164,6 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.queue.close()
-		s.committers.Wait()
 		s.pool.Close()
 	})
 	return nil

@@ -37,51 +37,89 @@ func (s *Store) Apply(ctx context.Context, cmds ...lifecycle.Command) []storage.
 	for _, cmd := range cmds {
 		t.bytes += commandBytes(cmd)
 	}
-	if err := s.queue.push(t); err != nil {
+	commit, err := s.queue.push(t)
+	if err != nil {
 		for i := range t.results {
 			t.results[i].Err = err
 		}
 		return t.results
 	}
+	if commit {
+		s.commitNext() // a lone caller is its own committer, and wakes nobody
+	}
 	<-t.done // a task taken will be done, and only then is its answer known
 	return t.results
 }
 
-// queue is what waits for the committers, bounded in number and in bytes.
+// commitNext commits a batch, and leaves what came meanwhile to a goroutine.
+func (s *Store) commitNext() {
+	if s.commitBatch() && s.queue.goOn() {
+		go func() {
+			for s.commitBatch() {
+			}
+		}()
+	}
+}
+
+// commitBatch commits what waits; false where nothing does, and the committer is
+// over.
+func (s *Store) commitBatch() bool {
+	batch := s.queue.take()
+	if batch == nil {
+		return false
+	}
+	s.commit(batch)
+	for _, t := range batch {
+		close(t.done)
+	}
+	return true
+}
+
+// queue is what waits for the committers, bounded in number and in bytes. There
+// are as many committers as work needs, up to a limit, and none without.
 type queue struct {
 	mu       sync.Mutex
-	ready    sync.Cond
+	over     sync.Cond // a committer is
 	tasks    []*task
 	commands int
 	bytes    int
 	closed   bool
+
+	committers, limit int
 }
 
-func (q *queue) init() { q.ready.L = &q.mu }
+func (q *queue) init(committers int) {
+	q.over.L = &q.mu
+	q.limit = committers
+}
 
-func (q *queue) push(t *task) error {
+// push takes t, and says whether its caller is to be a committer.
+func (q *queue) push(t *task) (commit bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return errClosed
+		return false, errClosed
 	}
 	if len(q.tasks) > 0 && (q.commands+len(t.cmds) > maxQueued || q.bytes+t.bytes > maxQueuedBytes) {
-		return fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
+		return false, fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
 	}
 	q.tasks = append(q.tasks, t)
 	q.commands += len(t.cmds)
 	q.bytes += t.bytes
-	q.ready.Signal()
-	return nil
+	if q.committers == q.limit {
+		return false, nil
+	}
+	q.committers++
+	return true, nil
 }
 
-// take waits for work and gives what one batch may hold, in order; false once the
-// queue is closed and empty.
-func (q *queue) take() ([]*task, bool) {
+// take gives a committer what one batch may hold, in order. Where nothing waits it
+// gives nil, and the committer is over.
+func (q *queue) take() []*task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.tasks) == 0 && !q.closed {
-		q.ready.Wait()
+	if q.ended() {
+		return nil
 	}
 	n, commands, bytes := 0, 0, 0
 	for n < len(q.tasks) && commands < maxBatchCommands && bytes < maxBatchBytes {
@@ -95,14 +133,34 @@ func (q *queue) take() ([]*task, bool) {
 	q.tasks = q.tasks[:rest]
 	q.commands -= commands
 	q.bytes -= bytes
-	return batch, n > 0
+	return batch
 }
 
+// goOn says whether a committer has more to do; where not it is over.
+func (q *queue) goOn() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.ended()
+}
+
+// ended takes a committer away where nothing waits. The caller holds mu.
+func (q *queue) ended() bool {
+	if len(q.tasks) > 0 {
+		return false
+	}
+	q.committers--
+	q.over.Broadcast()
+	return true
+}
+
+// close refuses what comes, and returns once what was taken is done.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.ready.Broadcast()
+	for q.committers > 0 {
+		q.over.Wait()
+	}
 }
 
 func (q *queue) isClosed() bool {
@@ -118,27 +176,10 @@ func commandBytes(cmd lifecycle.Command) int {
 	case lifecycle.Renew:
 		return 512 + len(c.Checkpoint)
 	case lifecycle.Settle:
-		return 512 + outcomeBytes(c.Response, c.Status)
+		return 512 + storage.ResponseBytes(c.Response) + storage.StatusBytes(c.Status)
 	case lifecycle.Resolve:
-		return 512 + outcomeBytes(c.Response, c.Status)
+		return 512 + storage.ResponseBytes(c.Response) + storage.StatusBytes(c.Status)
 	default:
 		return 512
 	}
-}
-
-func outcomeBytes(r *oncekeeper.Response, s *oncekeeper.Status) int {
-	size := 0
-	if r != nil {
-		size += len(r.Body)
-		for _, m := range r.Metadata {
-			size += len(m.Name) + len(m.Value)
-		}
-	}
-	if s != nil {
-		size += len(s.Message)
-		for _, d := range s.Details {
-			size += len(d)
-		}
-	}
-	return size
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -203,29 +204,32 @@ func settled(rows pgx.Rows, byKey map[oncekeeper.Key]*work, answers map[*work]st
 	return nil
 }
 
+// lookBatch is how many records a look has in memory at once.
+const lookBatch = 64
+
 // look reads all without a lock, answers those that change nothing, and gives the
 // rest.
 func (s *Store) look(ctx context.Context, all []*work) (left []*work) {
-	if len(all) == 0 {
-		return nil
-	}
-	keys := make([]oncekeeper.Key, len(all))
-	for i, w := range all {
-		keys[i] = w.key
-	}
-	found, now, err := s.records(ctx, keys)
-	if err != nil {
-		return all // the locks find out what is wrong, and try again
-	}
-	if s.afterLook != nil {
-		s.afterLook()
-	}
-	for _, w := range all {
-		rec := found[w.key]
-		if next, results := judge(w, rec, now); next == rec {
-			w.answer(results)
-		} else {
-			left = append(left, w)
+	for some := range slices.Chunk(all, lookBatch) {
+		keys := make([]oncekeeper.Key, len(some))
+		for i, w := range some {
+			keys[i] = w.key
+		}
+		found, now, err := s.records(ctx, keys)
+		if err != nil {
+			left = append(left, some...) // the locks find out what is wrong, and try again
+			continue
+		}
+		if s.afterLook != nil {
+			s.afterLook()
+		}
+		for _, w := range some {
+			rec := found[w.key]
+			if next, results := judge(w, rec, now); next == rec {
+				w.answer(results)
+			} else {
+				left = append(left, w)
+			}
 		}
 	}
 	return left

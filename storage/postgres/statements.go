@@ -20,6 +20,7 @@ type statements struct {
 	writable  string
 	clock     string
 	read      byKeys
+	sizes     byKeys
 	lock      byKeys
 	begin     byKeys
 	settle    byKeys
@@ -66,6 +67,7 @@ func newStatements(clock sqlClock) statements {
 		writable:  `SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'`,
 		clock:     fill(`SELECT $now`),
 		read:      keyed(readSQL, ""),
+		sizes:     keyed(sizesSQL, ""),
 		lock:      keyed(lockSQL, ""),
 		begin:     keyed(beginSQL, beginInput),
 		settle:    keyed(settleSQL, settleInput),
@@ -89,6 +91,11 @@ const columns = `r.tenant, r.operation, r.id, r.token, r.revision, r.created, r.
 const sameKey = `r.tenant = i.tenant AND r.operation = i.operation AND r.id = i.id`
 
 const readSQL = `SELECT $columns FROM $input JOIN oncekeeper_records AS r ON ` + sameKey
+
+// sizesSQL gives how large the outcomes are that a Begin is answered with.
+const sizesSQL = `
+SELECT r.tenant, r.operation, r.id, octet_length(r.outcome)::bigint
+FROM $input JOIN oncekeeper_records AS r ON ` + sameKey + ` WHERE r.state + 0 IN (3, 4) AND r.outcome IS NOT NULL`
 
 // lockSQL locks rows in key order, so that no two that lock wait for each other.
 const lockSQL = readSQL + ` ORDER BY r.tenant, r.operation, r.id FOR UPDATE OF r`

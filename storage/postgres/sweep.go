@@ -69,7 +69,7 @@ func (s *Store) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept,
 		return swept, err
 	}
 	// All of a sweep counts from its start: what expires meanwhile is the next one's.
-	until := max(0, now.Add(-q.Grace))
+	until := max(0, now.Add(-max(0, q.Grace)))
 	if q.DryRun {
 		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 			return conn.QueryRow(ctx, s.sql.sweepDry, int64(until), q.Tenant, q.Operation, int64(q.Limit)+1).Scan(&swept.Records)
