@@ -68,7 +68,8 @@ func (s *Server) Stop() {
 const keeper = `dir=$1; shift
 "$@" >"$dir/log" 2>&1 & server=$!
 read -r _
-kill -QUIT $server 2>/dev/null
+kill -QUIT $server 2>/dev/null # Postgres: at once
+kill -TERM $server 2>/dev/null # pgbouncer, which knows no other
 wait $server
 cd / && rm -rf "$dir"`
 
@@ -81,16 +82,9 @@ func start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The path of a socket is bounded to some hundred bytes, so not in a test's
-	// own long directory.
-	dir, err := os.MkdirTemp("", "okpg")
+	dir, err := as.ownDir()
 	if err != nil {
 		return nil, err
-	}
-	if as.credential != nil {
-		if err := os.Chown(dir, int(as.credential.Uid), int(as.credential.Gid)); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(dir))
-		}
 	}
 	data := filepath.Join(dir, "data")
 	initdb := as.command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres",
@@ -99,30 +93,49 @@ func start(settings ...string) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("initdb: %w\n%s", err, out), os.RemoveAll(dir))
 	}
 
-	args := []string{"-c", keeper, "keeper", dir, filepath.Join(bin, "postgres"), "-D", data, "-k", dir}
+	args := []string{filepath.Join(bin, "postgres"), "-D", data, "-k", dir}
 	for _, set := range append([]string{"listen_addresses=", "max_connections=200", "timezone=Asia/Tokyo"}, settings...) {
 		args = append(args, "-c", set)
 	}
-	keep := as.command("/bin/sh", args...)
-	life, err := keep.StdinPipe()
+	s, err := as.keep(dir, args...)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
-	if err := keep.Start(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	s := &Server{dir: dir, life: life, gone: make(chan error, 1)}
 	s.Address = "postgres://postgres@/postgres?host=" + url.QueryEscape(dir)
-	go func() {
-		s.gone <- keep.Wait()
-		close(s.gone)
-	}()
 	if err := s.await(); err != nil {
 		log, _ := os.ReadFile(filepath.Join(dir, "log"))
 		s.Stop()
 		return nil, fmt.Errorf("starting %s: %w\n%s", filepath.Join(bin, "postgres"), err, bytes.TrimSpace(log))
 	}
 	return s, nil
+}
+
+// keep runs a server, whose files are in dir.
+func (as identity) keep(dir string, server ...string) (*Server, error) {
+	keep := as.command("/bin/sh", append([]string{"-c", keeper, "keeper", dir}, server...)...)
+	life, err := keep.StdinPipe()
+	if err == nil {
+		err = keep.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s := &Server{dir: dir, life: life, gone: make(chan error, 1)}
+	go func() {
+		s.gone <- keep.Wait()
+		close(s.gone)
+	}()
+	return s, nil
+}
+
+// ownDir gives a folder for a server's files. The path of a socket is bounded to
+// some hundred bytes, so it is not in a test's own long directory.
+func (as identity) ownDir() (string, error) {
+	dir, err := os.MkdirTemp("", "okpg")
+	if err == nil && as.credential != nil {
+		err = os.Chown(dir, int(as.credential.Uid), int(as.credential.Gid))
+	}
+	return dir, err
 }
 
 // await waits until the server answers.
