@@ -115,6 +115,14 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *pgxpool.Conn
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
+	// A caller that leaves while its statement runs would take the connection along,
+	// and many that do, all of them.
+	detached := do
+	do = func(ctx context.Context, conn *pgxpool.Conn) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteTimeout)
+		defer cancel()
+		return detached(ctx, conn)
+	}
 	err := s.with(bounded, do)
 	if none := (*noConnection)(nil); err != nil && !errors.As(err, &none) && fateOf(err) != refused && bounded.Err() == nil {
 		err = s.with(bounded, do)

@@ -14,9 +14,11 @@ import (
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
-// waitedLong is how long an insert may have waited for another's before the grant
-// is looked at again: its lease has been running meanwhile.
-const waitedLong = 100 * time.Millisecond
+// waitedLong says whether an insert waited so long for another's that the grant is
+// to be looked at again: its lease has been running meanwhile. A caller that counts
+// it from when it asked has less of it, and renews it before it runs; so a short
+// wait is like any other that an answer takes.
+func waitedLong(d, lease time.Duration) bool { return d > max(2*time.Second, lease/4) }
 
 // isQuick: beginSQL or settleSQL may do it. Two commands on one key are never in
 // one statement.
@@ -181,7 +183,7 @@ func begun(rows pgx.Rows, byKey map[oncekeeper.Key]*work, answers map[*work]stor
 	w := byKey[key]
 	c := w.calls[0].cmd.(lifecycle.Begin)
 	rec, verdict := lifecycle.Apply(nil, c, at)
-	if written.Sub(at) > waitedLong {
+	if waitedLong(written.Sub(at), c.Grant.Lease) {
 		if c.CallID != "" {
 			return nil // left to be judged again, by its call id: the same grant, with what is left of it
 		}
