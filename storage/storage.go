@@ -109,7 +109,8 @@ const (
 	// ByKey orders by tenant, then operation, then id, as bytes.
 	ByKey Order = iota
 	// ByAge orders pending, abandoned and unresolved records by the end of their
-	// lease, oldest first, and finds them without reading the others.
+	// lease, oldest first. A store passes over the others by an index, or in bounded
+	// steps: a page may come short, with a Next.
 	ByAge
 )
 
