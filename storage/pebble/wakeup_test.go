@@ -48,9 +48,11 @@ func TestAWaiterIsNotWokenBeforeTheSettlementIsSynced(t *testing.T) {
 	<-fs.held
 	select {
 	case res := <-woken:
-		t.Errorf("a waiter was woken with %v before the settlement was synced", res)
+		fs.open()
+		t.Fatalf("a waiter was woken with %v before the settlement was synced", res)
 	case err := <-settled:
-		t.Errorf("the settlement was answered (%v) before it was synced", err)
+		fs.open()
+		t.Fatalf("the settlement was answered (%v) before it was synced", err)
 	case <-time.After(grace):
 	}
 	fs.open()
