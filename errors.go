@@ -1,6 +1,9 @@
 package oncekeeper
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // ErrorDomain is the domain of the google.rpc.ErrorInfo on every error of this
 // service.
@@ -85,9 +88,39 @@ func Final(err error) error { return mark(err, SettledFinal) }
 // NotApplied(nil) is nil.
 func NotApplied(err error) error { return mark(err, SettledRetryable) }
 
+// RolledBack marks err as that of a transaction that was the operation's effect
+// and is known to have left nothing. It is weaker than Final and NotApplied, which
+// SettlementOf reads through it, and than a guard's own table of codes: where those
+// say nothing, the attempt is as NotApplied has it. A transaction with a receipt
+// marks its own errors. RolledBack(nil) is nil.
+func RolledBack(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &rolledBack{err}
+}
+
+// IsRolledBack says whether RolledBack marked err. Of errors that were joined, all
+// must be marked.
+func IsRolledBack(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *rolledBack:
+		return true
+	case *past:
+		return false
+	case interface{ Unwrap() error }:
+		return IsRolledBack(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		errs := e.Unwrap()
+		return len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !IsRolledBack(err) })
+	default:
+		return false
+	}
+}
+
 // Past gives err as told by an attempt that is over: it reads as before, and what
-// Final or NotApplied said of it no longer counts. A mark speaks for its own
-// attempt; an attempt around it may have done more. Past(nil) is nil.
+// Final, NotApplied or RolledBack said of it no longer counts. A mark speaks for its
+// own attempt; an attempt around it may have done more. Past(nil) is nil.
 func Past(err error) error {
 	if err == nil {
 		return nil
@@ -140,6 +173,11 @@ func mark(err error, as Settlement) error {
 
 func (m *marked) Error() string { return m.err.Error() }
 func (m *marked) Unwrap() error { return m.err }
+
+type rolledBack struct{ err error }
+
+func (r *rolledBack) Error() string { return r.err.Error() }
+func (r *rolledBack) Unwrap() error { return r.err }
 
 type past struct{ err error }
 

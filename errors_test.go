@@ -32,6 +32,8 @@ func TestAnErrorIsSettledAsItsMarkSaysAndOtherwiseUnknown(t *testing.T) {
 		"a sentinel of the service":      {oncekeeper.ErrFenced, oncekeeper.SettledUnknown},
 		"joined with the past":           {errors.Join(notApplied, oncekeeper.Past(notApplied)), oncekeeper.SettledUnknown},
 		"wrapped over two levels joined": {fmt.Errorf("a: %w", errors.Join(fmt.Errorf("b: %w", final))), oncekeeper.SettledFinal},
+		"rolled back":                    {oncekeeper.RolledBack(plain), oncekeeper.SettledUnknown},
+		"a mark in what was rolled back": {oncekeeper.RolledBack(fmt.Errorf("doing: %w", final)), oncekeeper.SettledFinal},
 	} {
 		if got := oncekeeper.SettlementOf(c.err); got != c.want {
 			t.Errorf("%s: settled as %d, want %d", name, got, c.want)
@@ -40,8 +42,40 @@ func TestAnErrorIsSettledAsItsMarkSaysAndOtherwiseUnknown(t *testing.T) {
 			t.Errorf("%s: the error is lost", name)
 		}
 	}
-	if oncekeeper.Final(nil) != nil || oncekeeper.NotApplied(nil) != nil || oncekeeper.Past(nil) != nil {
+	if oncekeeper.Final(nil) != nil || oncekeeper.NotApplied(nil) != nil || oncekeeper.Past(nil) != nil || oncekeeper.RolledBack(nil) != nil {
 		t.Error("a mark made an error of nil")
+	}
+}
+
+func TestOnlyAnErrorWhoseEveryPartIsMarkedIsRolledBack(t *testing.T) {
+	plain := errors.New("plain")
+	back := oncekeeper.RolledBack(plain)
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":                     {nil, false},
+		"plain":                    {plain, false},
+		"rolled back":              {back, true},
+		"wrapped":                  {fmt.Errorf("charging: %w", back), true},
+		"of a final error":         {oncekeeper.RolledBack(oncekeeper.Final(plain)), true},
+		"under another mark":       {oncekeeper.NotApplied(back), true},
+		"not applied":              {oncekeeper.NotApplied(plain), false},
+		"an attempt within":        {oncekeeper.Past(back), false},
+		"marked again around it":   {oncekeeper.RolledBack(oncekeeper.Past(back)), true},
+		"joined with one unmarked": {errors.Join(back, plain), false},
+		"joined, the marked last":  {errors.Join(plain, back), false},
+		"joined, two of them":      {errors.Join(back, fmt.Errorf("b: %w", back)), true},
+		"joined with the past":     {errors.Join(back, oncekeeper.Past(back)), false},
+		"two wrapped in one":       {fmt.Errorf("%w; %w", oncekeeper.ErrFenced, back), false},
+		"around what was joined":   {oncekeeper.RolledBack(errors.Join(plain, plain)), true},
+	} {
+		if got := oncekeeper.IsRolledBack(c.err); got != c.want {
+			t.Errorf("%s: rolled back is %v, want %v", name, got, c.want)
+		}
+	}
+	if !errors.Is(back, plain) || back.Error() != plain.Error() {
+		t.Errorf("%v: the error is lost", back)
 	}
 }
 
