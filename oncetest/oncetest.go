@@ -11,18 +11,15 @@ package oncetest
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/clock"
-	"github.com/oncekeeper/oncekeeper/server"
+	"github.com/oncekeeper/oncekeeper/inprocess"
 	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage/pebble"
 )
@@ -39,53 +36,45 @@ type Server struct {
 	// makes. It moves only by Advance and Step.
 	Clock *clock.Manual
 
-	t    testing.TB
-	lis  *bufconn.Listener
-	conn *grpc.ClientConn
+	t      testing.TB
+	keeper *inprocess.Keeper
 }
 
 // Option changes a Server.
-type Option func(*server.Config)
+type Option func(*inprocess.Config)
 
 // WithPolicy has the server give what p says. Default: policy.Default.
-func WithPolicy(p policy.Policy) Option { return func(c *server.Config) { c.Policy = &p } }
+func WithPolicy(p policy.Policy) Option { return func(c *inprocess.Config) { c.Policy = &p } }
 
 // Start runs a service until the test ends. What is wrong fails the test.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	s := &Server{Clock: clock.NewManual(Epoch), t: t, lis: bufconn.Listen(256 << 10)}
+	s := &Server{Clock: clock.NewManual(Epoch), t: t}
 	store, err := pebble.Open(pebble.Config{Clock: s.Clock})
 	if err != nil {
 		t.Fatalf("oncetest: %v", err)
 	}
-	cfg := server.Config{Store: store, Clock: s.Clock}
+	cfg := inprocess.Config{Store: store, Clock: s.Clock}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-	srv, err := server.New(cfg)
-	if err != nil {
-		t.Fatalf("oncetest: %v", err)
+	if s.keeper, err = inprocess.Open(cfg); err != nil {
+		t.Fatalf("oncetest: %v", errors.Join(err, store.Close()))
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(s.lis) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
-		if err := errors.Join(srv.Shutdown(ctx), <-served, store.Close()); err != nil {
+		if err := s.keeper.Close(ctx); err != nil {
 			t.Errorf("oncetest: %v", err)
 		}
 	})
-	s.conn = s.Dial()
 	return s
 }
 
 // Dial makes a connection of its own to the service, closed when the test ends.
 func (s *Server) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 	s.t.Helper()
-	conn, err := grpc.NewClient("passthrough:oncetest", append([]grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}, opts...)...)
+	conn, err := s.keeper.Dial(opts...)
 	if err != nil {
 		s.t.Fatalf("oncetest: %v", err)
 	}
@@ -94,9 +83,7 @@ func (s *Server) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 }
 
 // Client makes a client of the service, on the Server's clock and connection.
-func (s *Server) Client(opts ...client.Option) *client.Client {
-	return client.New(s.conn, append([]client.Option{client.WithClock(s.Clock)}, opts...)...)
-}
+func (s *Server) Client(opts ...client.Option) *client.Client { return s.keeper.Client(opts...) }
 
 // Record gives what the service knows of key, and nil for nothing.
 func (s *Server) Record(key oncekeeper.Key) *client.Record {

@@ -18,7 +18,9 @@ import (
 	"github.com/oncekeeper/oncekeeper/client/attach"
 	"github.com/oncekeeper/oncekeeper/client/grpcguard"
 	paymentsv1 "github.com/oncekeeper/oncekeeper/examples/payments/proto/payments/v1"
+	"github.com/oncekeeper/oncekeeper/inprocess"
 	"github.com/oncekeeper/oncekeeper/oncetest"
+	"github.com/oncekeeper/oncekeeper/storage/pebble"
 )
 
 var plaintext = grpc.WithTransportCredentials(insecure.NewCredentials())
@@ -73,6 +75,17 @@ func handle(ctx context.Context, keeper *client.Client, m message) error {
 
 // README: end
 
+// README: in your process
+func openKeeper(dir string) (*inprocess.Keeper, error) {
+	store, err := pebble.Open(pebble.Config{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	return inprocess.Open(inprocess.Config{Store: store})
+}
+
+// README: end
+
 func TestTheReadmeShowsThisCode(t *testing.T) {
 	source, err := os.ReadFile("readme_test.go")
 	if err != nil {
@@ -94,8 +107,8 @@ func TestTheReadmeShowsThisCode(t *testing.T) {
 			t.Errorf("the README does not show %q as it is here: put in\n%s", name, want)
 		}
 	}
-	if shown != 3 {
-		t.Errorf("%d pieces are marked here, want 3", shown)
+	if shown != 4 {
+		t.Errorf("%d pieces are marked here, want 4", shown)
 	}
 }
 
@@ -109,7 +122,7 @@ func TestTheReadmesPaymentIsMadeOnce(t *testing.T) {
 	go func() { served <- servePayments(lis, keeper.Dial()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	debits = 0
+	debits, sent = 0, 0
 	for range 3 {
 		got, err := payOnce(ctx, lis.Addr().String())
 		if err != nil || got.GetName() != "debits/1" {
@@ -126,4 +139,22 @@ func TestTheReadmesPaymentIsMadeOnce(t *testing.T) {
 	}
 	_ = lis.Close()
 	<-served
+}
+
+func TestTheReadmesKeeperNeedsNoService(t *testing.T) {
+	keeper, err := openKeeper(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sent = 0
+	for range 3 {
+		if err := handle(ctx, keeper.Client(), message{ID: "m-2"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keeper.Close(ctx); err != nil || sent != 1 {
+		t.Errorf("%d messages were sent, want 1; Close: %v", sent, err)
+	}
 }

@@ -73,6 +73,14 @@ var rooms = []room{
 	// Tests of the built binary, and nothing to import.
 	{path: "./scenarios"},
 
+	// The service in a caller's process, which links the one store that it is given.
+	{
+		path:  "./inprocess",
+		may:   []string{".", "./clock", "./storage", "./server/...", "./client/..."},
+		third: []string{grpc},
+		never: databases,
+	},
+
 	// Whatever puts the rooms together.
 	{path: "./oncetest/...", may: []string{"./..."}, third: []string{anything}, never: []string{"./cmd/..."}, tests: true},
 	{path: "./cmd/...", may: []string{"./..."}, third: []string{anything}},
