@@ -7,8 +7,9 @@ import (
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
-// AwaitAsleep returns once n waiters sleep, so that a test settles only then.
-func (s *Server) AwaitAsleep(ctx context.Context, n int) {
+// AwaitAsleep returns once n waiters sleep, so that a test settles only then. It
+// gives ctx's cause where that ends first.
+func (s *Server) AwaitAsleep(ctx context.Context, n int) error {
 	for ctx.Err() == nil {
 		s.waiting.mu.Lock()
 		asleep := 0
@@ -17,11 +18,15 @@ func (s *Server) AwaitAsleep(ctx context.Context, n int) {
 		}
 		s.waiting.mu.Unlock()
 		if asleep == n {
-			return
+			return nil
 		}
 		runtime.Gosched()
 	}
+	return context.Cause(ctx)
 }
+
+// RouseWatch has the watch look around as if somebody had begun to wait.
+func (s *Server) RouseWatch() { s.watch.awake() }
 
 // BeginForTest calls Begin with no wire between.
 func (s *Server) BeginForTest(ctx context.Context, req *pb.BeginRequest) {

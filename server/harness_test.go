@@ -16,19 +16,18 @@ import (
 	"github.com/oncekeeper/oncekeeper/server"
 	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage"
-	"github.com/oncekeeper/oncekeeper/storage/pebble"
 )
 
 // epoch is where test clocks stand at first.
 var epoch = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// harness is a server on the embedded store in memory, with a clock that the test
-// moves.
+// harness is a server, whose clock and whose store's clock the test moves.
 type harness struct {
 	pb.IdempotencyServiceClient
-	clock  *clock.Manual
-	server *server.Server
-	conn   *grpc.ClientConn
+	records records
+	clock   *clock.Manual
+	server  *server.Server
+	conn    *grpc.ClientConn
 }
 
 type setup struct {
@@ -39,21 +38,18 @@ type setup struct {
 	codec      grpc.CallOption
 }
 
-func start(t *testing.T, with setup) *harness {
+// start serves the records, by a server of its own each time.
+func start(t *testing.T, on records, with setup) *harness {
 	t.Helper()
-	clk := clock.NewManual(epoch)
-	store, err := pebble.Open(pebble.Config{Clock: clk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var used storage.Store = store
+	store := on.open(t)
 	if with.store != nil {
-		used = with.store(store)
+		store = with.store(store)
 	}
 	if with.policy == (policy.Policy{}) {
 		with.policy = policy.Default()
 	}
-	srv, err := server.New(server.Config{Store: used, Policy: &with.policy, Clock: clk, MaxWaitersPerKey: with.waiters, MaxWaiters: with.allWaiters})
+	clk := clock.NewManual(epoch)
+	srv, err := server.New(server.Config{Store: store, Policy: &with.policy, Clock: clk, MaxWaitersPerKey: with.waiters, MaxWaiters: with.allWaiters})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +75,14 @@ func start(t *testing.T, with setup) *harness {
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-		if err := store.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
 	})
-	return &harness{IdempotencyServiceClient: pb.NewIdempotencyServiceClient(conn), clock: clk, server: srv, conn: conn}
+	return &harness{IdempotencyServiceClient: pb.NewIdempotencyServiceClient(conn), records: on, clock: clk, server: srv, conn: conn}
+}
+
+// advance moves time on: first the store's, then the server's, whose timers fire.
+func (h *harness) advance(d time.Duration) {
+	h.records.advance(d)
+	h.clock.Advance(d)
 }
 
 // testContext bounds a test's wait, so that a fault is a failure and not a hang.

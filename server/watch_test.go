@@ -2,139 +2,237 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/oncekeeper/oncekeeper"
-	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
-// sharedStore is a store that others change too: whoever calls it past the server.
-type sharedStore struct {
+// maxWatch is the longest that a server leaves the keys that are waited for alone.
+const maxWatch = 100 * time.Millisecond
+
+// awaitPending returns once n of the server's timers are pending: of each waiter
+// its time-out, of each key that is waited for its alarm, and of the watch the
+// pause between two looks.
+func (h *harness) awaitPending(t *testing.T, n int) {
+	t.Helper()
+	if err := h.clock.AwaitTimers(testContext(t), n); err != nil {
+		t.Fatalf("waiting for %d timers: %v", n, err)
+	}
+}
+
+// look has the server look once at the one key that n wait for.
+func (h *harness) look(t *testing.T, n int) {
+	t.Helper()
+	h.awaitPending(t, n+2)
+	h.clock.Advance(maxWatch)
+}
+
+func TestAWaiterIsToldWhatWasSettledAtAnotherServer(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		here, there := start(t, on, setup{}), start(t, on, setup{})
+		for name, c := range map[string]struct {
+			settle func(id string, token int64)
+			right  func(*pb.BeginResponse) bool
+		}{
+			"completed": {
+				func(id string, token int64) { there.complete(t, id, token, "paid") },
+				func(res *pb.BeginResponse) bool { return string(res.GetOutcome().GetResponse().GetBody()) == "paid" },
+			},
+			"failed": {
+				func(id string, token int64) { there.fail(t, id, token, pb.FailRequest_DISPOSITION_FINAL) },
+				func(res *pb.BeginResponse) bool { return res.GetOutcome().GetStatus().GetCode() == 9 },
+			},
+			"released": {
+				func(id string, token int64) { there.fail(t, id, token, pb.FailRequest_DISPOSITION_RETRYABLE) },
+				func(res *pb.BeginResponse) bool {
+					return res.GetGrant().GetAttemptNumber() == 2 && !res.GetGrant().GetTakeover()
+				},
+			},
+			"unknown": {
+				func(id string, token int64) { there.fail(t, id, token, pb.FailRequest_DISPOSITION_UNKNOWN) },
+				func(res *pb.BeginResponse) bool {
+					return res.GetGrant().GetAttemptNumber() == 2 && res.GetGrant().GetTakeover()
+				},
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				token := there.grant(t, begin(name, "holder")).GetFencingToken()
+				answers := here.wait(t, name, 1)
+				c.settle(name, token)
+				here.look(t, 1)
+				if a := <-answers; a.err != nil || !c.right(a.res) {
+					t.Errorf("the waiter got %v, %v", a.res, a.err)
+				}
+			})
+		}
+	})
+}
+
+func TestAWaiterGetsTheGrantThatAnotherServerGaveItsCall(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		here, there := start(t, on, setup{}), start(t, on, setup{})
+		token := there.grant(t, begin("1", "holder")).GetFencingToken()
+		answers := here.wait(t, "1", 1)
+		there.fail(t, "1", token, pb.FailRequest_DISPOSITION_RETRYABLE)
+		own := there.grant(t, begin("1", "waiter-0")) // the same call, made once more there
+		here.look(t, 1)
+		if a := <-answers; a.err != nil || a.res.GetGrant().GetFencingToken() != own.GetFencingToken() {
+			t.Errorf("got %v, %v; want the grant that the call has, %v", a.res, a.err, own)
+		}
+	})
+}
+
+func TestAWaiterWaitsOnForTheGrantThatAnotherServerGave(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		here, there := start(t, on, setup{}), start(t, on, setup{})
+		token := there.grant(t, begin("1", "holder")).GetFencingToken()
+		answers := here.wait(t, "1", 3)
+		there.fail(t, "1", token, pb.FailRequest_DISPOSITION_RETRYABLE)
+		token = there.grant(t, begin("1", "next")).GetFencingToken()
+		here.look(t, 3)
+		there.complete(t, "1", token, "by the next")
+		here.look(t, 3)
+		for range 3 {
+			if a := <-answers; string(a.res.GetOutcome().GetResponse().GetBody()) != "by the next" {
+				t.Errorf("a waiter got %v, %v; want the outcome", a.res, a.err)
+			}
+		}
+	})
+}
+
+func TestALeasesEndGrantsOneOfTheWaitersOfAllServers(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		servers := []*harness{start(t, on, setup{}), start(t, on, setup{})}
+		held := begin("1", "holder")
+		held.Lease = wire(5 * time.Second)
+		token := servers[0].grant(t, held).GetFencingToken()
+		type told struct {
+			answer
+			at int
+		}
+		answers := make(chan told, 6)
+		for at, s := range servers {
+			for i := range 3 {
+				go func() {
+					res, err := s.Begin(testContext(t), waiting("1", fmt.Sprintf("waiter-%d-%d", at, i), 10*time.Second))
+					answers <- told{answer{res, err}, at}
+				}()
+			}
+			s.asleep(t, 3)
+		}
+		on.advance(5 * time.Second)
+		for _, s := range servers {
+			s.clock.Advance(5 * time.Second)
+		}
+		first := <-answers
+		next := first.res.GetGrant()
+		if !next.GetTakeover() || next.GetFencingToken() <= token {
+			t.Fatalf("the first waiter got %v, %v; want a takeover with a greater token", first.res, first.err)
+		}
+		winner, other := servers[first.at], servers[1-first.at]
+		winner.asleep(t, 2)
+		other.asleep(t, 3)
+		winner.complete(t, "1", next.GetFencingToken(), "by the one")
+		other.look(t, 3)
+		for range 5 {
+			if a := <-answers; string(a.res.GetOutcome().GetResponse().GetBody()) != "by the one" {
+				t.Errorf("another waiter got %v, %v; want the outcome", a.res, a.err)
+			}
+		}
+	})
+}
+
+func TestALeaseRenewedAtAnotherServerKeepsItsWaiters(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		here, there := start(t, on, setup{}), start(t, on, setup{})
+		held := begin("1", "holder")
+		held.Lease = wire(5 * time.Second)
+		token := there.grant(t, held).GetFencingToken()
+		answers := here.wait(t, "1", 2)
+		if _, err := there.Renew(testContext(t), &pb.RenewRequest{Key: key("1"), FencingToken: token, Lease: wire(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		here.advance(5 * time.Second) // the lease that this server knows of is over
+		here.awaitPending(t, 4)
+		here.asleep(t, 2)
+		here.advance(5 * time.Second) // and now their wait
+		for range 2 {
+			if a := <-answers; a.res.GetInProgress() == nil {
+				t.Errorf("under a renewed lease a waiter got %v, %v", a.res, a.err)
+			}
+		}
+	})
+}
+
+// counted counts what waiting asks of a store.
+type counted struct {
 	storage.Store
 	reads, keys atomic.Int64
 }
 
-func (s *sharedStore) Shared() bool { return true }
-
-func (s *sharedStore) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
+func (s *counted) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
 	s.reads.Add(1)
 	s.keys.Store(int64(len(keys)))
 	return s.Store.Read(ctx, keys...)
 }
 
-func startShared(t *testing.T) (*harness, *sharedStore) {
-	t.Helper()
-	var shared *sharedStore
-	h := start(t, setup{store: func(inner storage.Store) storage.Store {
-		shared = &sharedStore{Store: inner}
-		return shared
-	}})
-	return h, shared
-}
-
-// lineUp begins in the background, and returns once it sleeps as one of n.
-func (h *harness) lineUp(t *testing.T, n int, req *pb.BeginRequest) <-chan *pb.BeginResponse {
-	t.Helper()
-	answer := make(chan *pb.BeginResponse, 1)
-	go func() {
-		res, err := h.Begin(testContext(t), req)
-		if err != nil {
-			t.Errorf("a waiter got %v", err)
-		}
-		answer <- res
-	}()
-	h.server.AwaitAsleep(testContext(t), n)
-	return answer
-}
-
-// pass moves the clock on in steps until the answer is there.
-func (h *harness) pass(t *testing.T, answer <-chan *pb.BeginResponse) *pb.BeginResponse {
-	t.Helper()
-	for range 1000 {
-		select {
-		case res := <-answer:
-			return res
-		case <-time.After(2 * time.Millisecond):
-			h.clock.Advance(5 * time.Millisecond)
-		}
-	}
-	t.Fatal("a waiter was not told what another server did")
-	return nil
-}
-
-func TestAWaiterIsToldWhatAnotherServerSettled(t *testing.T) {
-	h, elsewhere := startShared(t)
-	token := h.grant(t, begin("1", "holder")).GetFencingToken()
-	answer := h.lineUp(t, 1, waiting("1", "waiter", 10*time.Second))
-	res := elsewhere.Apply(t.Context(), lifecycle.Settle{
-		Key: oncekeeper.Key{Tenant: "acme", Operation: "pay", ID: "1"}, Token: token,
-		As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{Body: []byte("paid")},
-	})[0]
-	if res.Refusal() != nil {
-		t.Fatal(res.Refusal())
-	}
-	if got := h.pass(t, answer).GetOutcome().GetResponse().GetBody(); string(got) != "paid" {
-		t.Errorf("got %q, want the outcome", got)
-	}
-}
-
-func TestAWaiterGetsTheGrantThatAnotherServerGaveItsCall(t *testing.T) {
-	h, elsewhere := startShared(t)
-	key := oncekeeper.Key{Tenant: "acme", Operation: "pay", ID: "1"}
-	token := h.grant(t, begin("1", "holder")).GetFencingToken()
-	answer := h.lineUp(t, 1, waiting("1", "waiter", 10*time.Second))
-	results := elsewhere.Apply(t.Context(),
-		lifecycle.Settle{Key: key, Token: token, As: oncekeeper.SettledRetryable, Status: &oncekeeper.Status{Code: 9}},
-		lifecycle.Begin{Key: key, Fingerprint: []byte("f"), CallID: "waiter", Grant: oncekeeper.Grant{
-			Lease: time.Minute, Retention: time.Hour, UnsettledRetention: time.Hour,
-		}})
-	if results[1].Verdict != lifecycle.Granted {
-		t.Fatalf("elsewhere: %v", results[1].Verdict)
-	}
-	if got := h.pass(t, answer).GetGrant().GetFencingToken(); got != results[1].Record.Token {
-		t.Errorf("got token %d, want that of the call's own grant, %d", got, results[1].Record.Token)
-	}
-}
-
 func TestWaitingCostsOneReadForAllAndNoneWhereNobodyWaits(t *testing.T) {
-	h, store := startShared(t)
-	var answers []<-chan *pb.BeginResponse
-	var tokens []int64
-	ids := []string{"1", "2", "3"}
-	for i, id := range ids {
-		tokens = append(tokens, h.grant(t, begin(id, "holder")).GetFencingToken())
-		answers = append(answers,
-			h.lineUp(t, 2*i+1, waiting(id, "a", 10*time.Second)), h.lineUp(t, 2*i+2, waiting(id, "b", 10*time.Second)))
-	}
-	before := store.reads.Load()
-	moved := h.clock.Monotonic()
-	for store.reads.Load() < before+5 {
-		h.clock.Advance(time.Millisecond)
-		time.Sleep(200 * time.Microsecond)
-	}
-	if took := h.clock.Monotonic() - moved; took < 4*25*time.Millisecond {
-		t.Errorf("5 reads in %v: more than 40 a second", took)
-	}
-	if n := store.keys.Load(); n != 3 {
-		t.Errorf("a read was of %d keys, want 3", n)
-	}
-	for i, id := range ids {
-		h.complete(t, id, tokens[i], "done")
-	}
-	for _, answer := range answers {
-		<-answer
-	}
-	h.clock.Advance(time.Second) // the read under way, if any, is the last
-	time.Sleep(10 * time.Millisecond)
-	before = store.reads.Load()
-	for range 100 {
-		h.clock.Advance(50 * time.Millisecond)
-	}
-	if n := store.reads.Load() - before; n > 1 {
-		t.Errorf("%d reads where nobody waits", n)
-	}
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		var store *counted
+		h := start(t, on, setup{store: func(inner storage.Store) storage.Store {
+			store = &counted{Store: inner}
+			return store
+		}})
+		const keys, each = 3, 2
+		answers := make(chan answer, keys*each)
+		tokens := map[string]int64{}
+		for i := range keys {
+			id := fmt.Sprint(i)
+			tokens[id] = h.grant(t, begin(id, "holder")).GetFencingToken()
+			for range each {
+				go func() {
+					res, err := h.Begin(testContext(t), waiting(id, "", 10*time.Second))
+					answers <- answer{res, err}
+				}()
+			}
+		}
+		h.asleep(t, keys*each)
+		before := store.reads.Load()
+		for range 1000 { // a second, by the millisecond
+			h.awaitPending(t, keys*each+keys+1)
+			h.clock.Advance(time.Millisecond)
+		}
+		if n := store.reads.Load() - before; n < 9 || n > 40 {
+			t.Errorf("%d reads in a second, want 10, and never more than 40", n)
+		}
+		if n := store.keys.Load(); n != keys {
+			t.Errorf("a read was of %d keys, want %d", n, keys)
+		}
+		for id, token := range tokens {
+			h.complete(t, id, token, "done")
+		}
+		for range keys * each {
+			<-answers
+		}
+		// Roused with nobody there the watch pauses once, which is the one timer left,
+		// and looks at nothing.
+		for round := range 10 {
+			h.server.RouseWatch()
+			h.awaitPending(t, 1)
+			if round == 1 { // a look under way before the first pause is over
+				before = store.reads.Load()
+			}
+			h.clock.Advance(maxWatch)
+		}
+		h.server.RouseWatch()
+		h.awaitPending(t, 1)
+		if n := store.reads.Load() - before; n > 0 {
+			t.Errorf("%d reads where nobody waits", n)
+		}
+	})
 }
