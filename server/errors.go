@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,11 +52,18 @@ func (s *Server) statusOf(ctx context.Context, err error, operation string) erro
 	sentinel, details := fault(err)
 	if sentinel != nil {
 		s.logFault(ctx, sentinel, err)
+		if refusesOperation(details) {
+			operation = "" // it may be larger than any client takes in an answer's trailer
+		}
 		// It fails only where the headers are gone, and then the details tell.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(wire.ReasonTrailer, sentinel.Reason()))
 		return wire.Status(sentinel, operation, details).Err()
 	}
 	return s.withoutSentinel(ctx, err).Err()
+}
+
+func refusesOperation(d wire.Details) bool {
+	return slices.ContainsFunc(d.Violations, func(v wire.FieldViolation) bool { return v.Field == "key.operation" })
 }
 
 // batchError is statusOf for an item of a batch.

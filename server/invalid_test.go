@@ -10,11 +10,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
@@ -59,91 +56,6 @@ func wantInvalid(t *testing.T, err error, trailer metadata.MD, field string) {
 	if got := trailer.Get("oncekeeper-reason"); !slices.Equal(got, []string{"INVALID_REQUEST"}) {
 		t.Errorf("the trailer oncekeeper-reason is %v", got)
 	}
-}
-
-func TestKeysAreJudgedByteForByte(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, on records) {
-		h := start(t, on, setup{})
-		const composed, decomposed = "caf\u00e9", "cafe\u0301"
-		good := []string{
-			strings.Repeat("k", 255), composed, decomposed, "K", "k", "a:b/c%d#e", "a b",
-			strings.Repeat("é", 127) + "x", "\u200b", "0", "kk\u00adk",
-			strings.Repeat("k", 254) + "a", strings.Repeat("k", 254) + "b",
-		}
-		for _, id := range good {
-			if g := h.grant(t, begin(id, "")); g.GetAttemptNumber() != 1 {
-				t.Errorf("%q met another key: attempt %d", id, g.GetAttemptNumber())
-			}
-		}
-		bad := map[string]string{
-			"empty": "", "256 bytes": strings.Repeat("k", 256), "256 bytes of é": strings.Repeat("é", 128),
-			"2,705 bytes": strings.Repeat("k", 2705), "8,192 bytes": strings.Repeat("k", 8192),
-			"a NUL": "a\x00b", "a newline": "a\nb", "a DEL": "a\x7fb", "a C1 control": "a\u0085b",
-			"a space at the end": "k ", "a space at the start": " k", "white space only": " ",
-			"a no-break space at the end": "k\u00a0", "an ideographic space at the start": "\u3000k",
-		}
-		for name, id := range bad {
-			var trailer metadata.MD
-			_, err := h.Begin(testContext(t), begin(id, ""), grpc.Trailer(&trailer))
-			t.Run(name, func(t *testing.T) { wantInvalid(t, err, trailer, "key.id") })
-		}
-	})
-}
-
-func TestKeyPartsHaveTheirOwnLimits(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, on records) {
-		h := start(t, on, setup{})
-		for field, at := range map[string]*pb.Key{
-			"":              {Tenant: strings.Repeat("t", 128), Operation: strings.Repeat("o", 256), Id: "1"},
-			"key.tenant":    {Tenant: strings.Repeat("t", 129), Operation: "o", Id: "1"},
-			"key.operation": {Tenant: "t", Operation: strings.Repeat("o", 257), Id: "1"},
-		} {
-			var trailer metadata.MD
-			_, err := h.Get(testContext(t), &pb.GetRequest{Key: at}, grpc.Trailer(&trailer))
-			if field == "" {
-				wantReason(t, err, codes.NotFound, "KEY_NOT_FOUND")
-				continue
-			}
-			wantInvalid(t, err, trailer, field)
-		}
-	})
-}
-
-// rawCodec sends bytes as they are, as a caller in a language that does not check
-// its strings would.
-type rawCodec struct{ encoding.CodecV2 }
-
-func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if raw, ok := v.([]byte); ok {
-		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
-	}
-	return c.CodecV2.Marshal(v)
-}
-
-func TestARequestThatCannotBeDecodedIsTheCallersFault(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, on records) {
-		h := start(t, on, setup{codec: grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")})})
-		inKey := func(num protowire.Number, b string) []byte {
-			return protowire.AppendString(protowire.AppendTag(nil, num, protowire.BytesType), b)
-		}
-		for field, raw := range map[string][]byte{
-			"key.id":              inKey(1, string(inKey(1, "t"))+string(inKey(3, "a\xff"))),
-			"key.tenant":          inKey(1, string(inKey(1, "\xc3\x28"))),
-			"holder":              inKey(8, "\xf0\x28\x8c\x28"),
-			"request":             {0xff, 0xff, 0xff},
-			"requests[1].call_id": append(inKey(1, string(inKey(4, "fine"))), inKey(1, string(inKey(4, "\xff")))...),
-		} {
-			t.Run(field, func(t *testing.T) {
-				method := pb.IdempotencyService_Begin_FullMethodName
-				if strings.HasPrefix(field, "requests") {
-					method = pb.IdempotencyService_BatchBegin_FullMethodName
-				}
-				var trailer metadata.MD
-				err := h.conn.Invoke(testContext(t), method, raw, &pb.BeginResponse{}, grpc.Trailer(&trailer))
-				wantInvalid(t, err, trailer, field)
-			})
-		}
-	})
 }
 
 func TestABeginOutsideItsLimitsNamesTheField(t *testing.T) {

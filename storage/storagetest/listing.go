@@ -98,7 +98,7 @@ var listing = []check{
 		}
 	}},
 	{"a listing is by key as bytes", func(h *hands) {
-		for _, key := range oddKeys() {
+		for _, key := range OddKeys() {
 			h.granted(key)
 		}
 		for _, limit := range []int{1, 7, 1000} {

@@ -10,8 +10,9 @@ import (
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 )
 
-// oddKeys are keys that some store has folded, cut, joined or refused.
-func oddKeys() []oncekeeper.Key {
+// OddKeys gives distinct valid keys, each of which some store has folded, cut,
+// joined or refused.
+func OddKeys() []oncekeeper.Key {
 	var keys []oncekeeper.Key
 	for _, id := range []string{
 		"\u00e9", "e\u0301", "K", "k", "\u212a", "ß", "SS", "ss", "İ", "i", "ı", "ﬁ", "fi",
@@ -50,7 +51,7 @@ func oddKeys() []oncekeeper.Key {
 
 var keeping = []check{
 	{"keys that differ in any byte of any part are separate records", func(h *hands) {
-		keys := oddKeys()
+		keys := OddKeys()
 		for _, key := range keys {
 			res := h.want(lifecycle.Granted, h.begins(key))
 			expect(h, "key of the record", res.Record.Key, key)
@@ -62,7 +63,7 @@ var keeping = []check{
 		expect(h, "records listed", len(h.list(listAll)), len(keys))
 	}},
 	{"keys that differ in any byte are separate records within one call", func(h *hands) {
-		keys := oddKeys()
+		keys := OddKeys()
 		var cmds []lifecycle.Command
 		for _, key := range keys {
 			cmds = append(cmds, h.begins(key))
