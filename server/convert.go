@@ -71,6 +71,32 @@ func readFail(f *fields, req *pb.FailRequest, p policy.Policy) lifecycle.Settle 
 	}
 }
 
+func readResolve(f *fields, req *pb.ResolveRecordRequest, p policy.Policy) lifecycle.Resolve {
+	cmd := lifecycle.Resolve{
+		Key:   f.key("key", req.GetKey()),
+		Etag:  f.etag("etag", req.GetEtag()),
+		Force: req.GetForce(),
+	}
+	switch r := req.GetResolution().(type) {
+	case *pb.ResolveRecordRequest_Completed:
+		cmd.Response = f.response("completed", r.Completed, p.MaxResponseBytes)
+	case *pb.ResolveRecordRequest_Failed:
+		cmd.Status = f.status("failed", r.Failed, true, p.MaxResponseBytes)
+	case *pb.ResolveRecordRequest_Release_:
+	default:
+		f.refuse("resolution", "is required: completed, failed or release")
+	}
+	return cmd
+}
+
+func readDelete(f *fields, req *pb.DeleteRecordRequest) lifecycle.Delete {
+	return lifecycle.Delete{
+		Key:   f.key("key", req.GetKey()),
+		Etag:  f.etag("etag", req.GetEtag()),
+		Force: req.GetForce(),
+	}
+}
+
 // beginAnswer gives the answer to a Begin that was not refused. Every field of it
 // is read from the record.
 func beginAnswer(res storage.Result, waited time.Duration, p policy.Policy) *pb.BeginResponse {

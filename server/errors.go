@@ -32,6 +32,13 @@ func retryAfter(s *oncekeeper.Error) time.Duration {
 	}
 }
 
+// busy is a live record that an operator may not change without force. It is
+// ErrInProgress.
+type busy struct{ left time.Duration }
+
+func (e *busy) Error() string { return oncekeeper.ErrInProgress.Error() }
+func (e *busy) Unwrap() error { return oncekeeper.ErrInProgress }
+
 // fault gives the sentinel in err and what travels with it. A sentinel of nil is
 // an error that has none.
 func fault(err error) (*oncekeeper.Error, wire.Details) {
@@ -42,6 +49,9 @@ func fault(err error) (*oncekeeper.Error, wire.Details) {
 	d := wire.Details{RetryDelay: retryAfter(s)}
 	if bad := (*invalid)(nil); errors.As(err, &bad) {
 		d.Violations = bad.violations
+	}
+	if live := (*busy)(nil); errors.As(err, &live) {
+		d.RetryDelay = retryDelay(live.left)
 	}
 	return s, d
 }

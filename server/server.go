@@ -88,8 +88,11 @@ func New(cfg Config) (*Server, error) {
 	s.watch = newWatcher(s)
 	s.grpc = grpc.NewServer(append(s.options(), cfg.Options...)...)
 	registerStrict(s.grpc, &pb.IdempotencyService_ServiceDesc, idempotency{Server: s})
+	registerStrict(s.grpc, &pb.AdminService_ServiceDesc, admin{Server: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
-	s.health.SetServingStatus(pb.IdempotencyService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	for _, service := range []string{pb.IdempotencyService_ServiceDesc.ServiceName, pb.AdminService_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(service, healthpb.HealthCheckResponse_SERVING)
+	}
 	reflection.Register(s.grpc)
 	return s, nil
 }

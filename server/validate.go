@@ -141,6 +141,26 @@ func (f *fields) token(path string, token int64) int64 {
 	return token
 }
 
+// maxEtagBytes is more than any etag has.
+const maxEtagBytes = 64
+
+func (f *fields) etag(path, etag string) string {
+	if etag == "" {
+		f.refuse(path, "is required: that of the record as it was looked at")
+	}
+	return f.text(path, etag, maxEtagBytes)
+}
+
+// maxReasonBytes bounds why an operator changed a record.
+const maxReasonBytes = 512
+
+func (f *fields) reason(path, reason string) string {
+	if strings.TrimSpace(reason) == "" {
+		f.refuse(path, "is required: why, in a few words")
+	}
+	return f.text(path, reason, maxReasonBytes)
+}
+
 func (f *fields) response(path string, p *pb.StoredResponse, maxBody int64) *oncekeeper.Response {
 	if p == nil {
 		return &oncekeeper.Response{}
