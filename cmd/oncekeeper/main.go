@@ -1,8 +1,5 @@
 // Command oncekeeper serves Oncekeeper and is its operators' hand. It owns flags
 // and wiring: which store, which address, what is printed.
-//
-// Exit codes: 0 done; 1 it failed, and says why; 2 the command line is wrong; 4
-// there is no such record.
 package main
 
 import (
@@ -17,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// The exit codes, which --help tells.
 const (
 	exitFailed   = 1
 	exitUsage    = 2
@@ -28,36 +26,49 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the service."`
 	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or show how far it is."`
 	Get     getCmd     `cmd:"" help:"Show what is known of a key."`
+	Resolve resolveCmd `cmd:"" help:"Decide a key that no attempt will settle."`
+	Delete  deleteCmd  `cmd:"" help:"Forget what is known of a key."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 
 	Log logFlags `embed:"" prefix:"log-"`
+}
+
+// Help is told by --help.
+func (cli) Help() string {
+	return fmt.Sprintf("Exit codes: 0 done; %d it failed, and says why; %d the command line is wrong; %d there is no such record.", exitFailed, exitUsage, exitNotFound)
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	// A second signal is not caught: it ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr, asks: isTerminal(os.Stdin)}))
 }
 
-// console is where a command writes.
-type console struct{ out, err io.Writer }
+// console is what a command reads and where it writes.
+type console struct {
+	in       io.Reader
+	out, err io.Writer
+	// asks: who runs the command is there to answer.
+	asks bool
+}
 
 // run is main with nothing of the process in it; it gives the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, term console) int {
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("oncekeeper"),
 		kong.Description("An operation happens once, however often it is asked for."),
 		kong.UsageOnError(),
-		kong.Writers(stdout, stderr),
+		kong.Vars{"address": defaultAddress},
+		kong.Writers(term.out, term.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(console{stdout, stderr}, &c.Log),
+		kong.Bind(term, &c.Log),
 	)
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "oncekeeper:", err)
+		_, _ = fmt.Fprintln(term.err, "oncekeeper:", err)
 		return exitFailed
 	}
 	parsed, err := parser.Parse(args)
@@ -65,11 +76,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exited
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "oncekeeper: %v\nTry: oncekeeper --help\n", err)
+		_, _ = fmt.Fprintf(term.err, "oncekeeper: %v\nTry: oncekeeper --help\n", err)
 		return exitUsage
 	}
 	if err := parsed.Run(); err != nil {
-		_, _ = fmt.Fprintln(stderr, "oncekeeper:", err)
+		_, _ = fmt.Fprintln(term.err, "oncekeeper:", err)
 		if coded := (*codedError)(nil); errors.As(err, &coded) {
 			return coded.code
 		}

@@ -26,7 +26,7 @@ func serving(t *testing.T, args ...string) (address string, log *lines) {
 	log = &lines{grown: make(chan struct{}, 1)}
 	exit := make(chan int, 1)
 	go func() {
-		exit <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), io.Discard, log)
+		exit <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), console{out: io.Discard, err: log})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -85,7 +85,7 @@ func (l *lines) await(t *testing.T, msg string) map[string]any {
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, &out, &errs)
+	code = run(t.Context(), args, console{in: strings.NewReader(""), out: &out, err: &errs})
 	return code, out.String(), errs.String()
 }
 
