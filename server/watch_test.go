@@ -95,6 +95,7 @@ func TestAWaiterWaitsOnForTheGrantThatAnotherServerGave(t *testing.T) {
 		there.fail(t, "1", token, pb.FailRequest_DISPOSITION_RETRYABLE)
 		token = there.grant(t, begin("1", "next")).GetFencingToken()
 		here.look(t, 3)
+		here.awaitPending(t, 5) // it has looked, and nobody was answered
 		there.complete(t, "1", token, "by the next")
 		here.look(t, 3)
 		for range 3 {
