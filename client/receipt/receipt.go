@@ -45,6 +45,9 @@ type Receipt struct {
 	Response *oncekeeper.Response
 	// Token is of the attempt that applied it, 0 also where none could be had.
 	Token int64
+	// InDoubt: a function ended its transaction by hand, so that the row was
+	// committed without its response. Whether the effect is there it does not say.
+	InDoubt bool
 	// Written is when it was applied, or last closed, by the database's clock.
 	Written time.Time
 }
@@ -54,7 +57,8 @@ func (r *Receipt) Applied() bool { return r != nil && r.Response != nil }
 
 // Store keeps receipts in the business database, on its primary. Implementations
 // are safe for use by many goroutines. Every method ends with its context, and its
-// errors are ErrNoTable, a context's, or the database's own.
+// errors are ErrNoTable, ErrInDoubt (of Look and Close), a context's, or the
+// database's own.
 type Store interface {
 	// Look reads the receipt of key, without a lock. Nil: there is none that was
 	// committed.
@@ -78,6 +82,21 @@ type Store interface {
 var (
 	// ErrNoTable: the database has no table of receipts.
 	ErrNoTable = errors.New("receipt: the table oncekeeper_receipts is missing: create it with the SQL that `oncekeeper receipt schema` prints")
+	// ErrInDoubt: a function ended InTx's transaction by hand, and so committed it
+	// without its response. Nothing runs under the key until someone has looked.
+	ErrInDoubt = errors.New("receipt: the transaction of this key was ended by its own function, and nothing says whether the effect is there: look for it, mend what is to be mended, then forget the receipt with `oncekeeper receipt delete`")
 	// ErrTwice: an attempt has one receipt, so it has one transaction.
 	ErrTwice = errors.New("receipt: InTx was called a second time in one attempt: put all that must happen once into one call")
+)
+
+const (
+	// DefaultHorizon is how long a receipt is kept at least, where a store says
+	// nothing else. A sweep deletes only what the service has no record of, and by its
+	// default policy it keeps none longer than the 30 days of an unsettled one: half
+	// as long again leaves time to notice that the service lost its records. Whoever
+	// replays older requests against a service that may have lost them sets more.
+	DefaultHorizon = 45 * 24 * time.Hour
+	// DefaultPatience bounds how long the answer of a commit is waited for, and as
+	// long again how long a commit without one is looked for.
+	DefaultPatience = 10 * time.Second
 )

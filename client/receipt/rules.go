@@ -9,14 +9,17 @@ import (
 // Claimed says whether c may apply the operation whose committed row is r (nil:
 // none): nil; or oncekeeper.ErrFingerprintMismatch where the row is of another
 // request, oncekeeper.ErrFenced where its floor is above the token, or where it has
-// a floor and there is no token. Where r is applied, and of the same request, it is
-// a duplicate: applied is true, and r.Response is the answer.
+// a floor and there is no token; ErrInDoubt where r is in doubt. Where r is applied,
+// and of the same request, it is a duplicate: applied is true, and r.Response is the
+// answer.
 //
 // The stores say the same in SQL; receipttest holds them to it.
 func Claimed(r *Receipt, c Claim) (applied bool, err error) {
 	switch {
 	case r == nil:
 		return false, nil
+	case r.InDoubt:
+		return false, ErrInDoubt
 	case !sameRequest(r, c):
 		return false, oncekeeper.ErrFingerprintMismatch
 	case r.Applied():
@@ -28,13 +31,13 @@ func Claimed(r *Receipt, c Claim) (applied bool, err error) {
 	}
 }
 
-// Closed gives the row that closing leaves: one that is applied stays as it is; any
-// other lets no attempt apply it whose token is below floor.
+// Closed gives the row that closing leaves: one that is applied or in doubt stays as
+// it is; any other lets no attempt apply it whose token is below floor.
 func Closed(r *Receipt, c Claim, floor int64) Receipt {
 	switch {
 	case r == nil:
 		return Receipt{Key: c.Key, FingerprintScheme: c.FingerprintScheme, Fingerprint: c.Fingerprint, Floor: floor}
-	case r.Applied():
+	case r.Applied() || r.InDoubt:
 		return *r
 	default:
 		closed := *r

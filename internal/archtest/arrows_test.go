@@ -68,6 +68,7 @@ var rooms = []room{
 	// the packages below client/receipt, and they alone, may know drivers.
 	{path: "./client/...", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
 	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: []string{"./server/...", "./storage/..."}},
+	{path: "./client/receipt/receipttest", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...), tests: true},
 	{path: "./client/receipt", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
 
 	// Tests of the built binary, and nothing to import.
