@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -25,11 +26,16 @@ const (
 	unknown
 )
 
+// passing are the codes of what a new try gets past: a server that was demoted by
+// another connection, and a column whose type was changed by planning anew.
+var passing = []string{serializationFailure, deadlockDetected, readOnlyTransaction, featureNotSupported}
+
 // SQLSTATE codes, and classes of two characters.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	readOnlyTransaction  = "25006"
+	featureNotSupported  = "0A000" // "cached plan must not change result type"
 	classConnection      = "08"
 	classData            = "22"
 	classLimits          = "54"
@@ -46,7 +52,7 @@ func fateOf(err error) fate {
 			return collided
 		}
 		return unknown
-	case fault.Code == serializationFailure || fault.Code == deadlockDetected:
+	case slices.Contains(passing, fault.Code):
 		return collided
 	case strings.HasPrefix(fault.Code, classIntervention) || strings.HasPrefix(fault.Code, classConnection) || fault.SeverityUnlocalized != "ERROR":
 		return unknown
@@ -90,11 +96,17 @@ func (s *Store) with(ctx context.Context, do func(context.Context, *pgxpool.Conn
 		_ = conn.Conn().Close(ctx)
 		return errors.Join(errUnreplicated, err)
 	}
-	if fault := (*pgconn.PgError)(nil); errors.As(err, &fault) && fault.Code == readOnlyTransaction {
-		// The server was demoted: the pool makes a connection to the next one.
-		_ = conn.Conn().Close(ctx)
+	if isDemoted(err) {
+		// The pool makes new connections, to the server that can be written to.
+		s.pool.Reset()
 	}
 	return err
+}
+
+// isDemoted: the server became read-only, since the connection was made.
+func isDemoted(err error) bool {
+	fault := (*pgconn.PgError)(nil)
+	return errors.Is(err, errReadOnly) || errors.As(err, &fault) && fault.Code == readOnlyTransaction
 }
 
 var errUnreplicated = errors.New("a commit did not wait for its standby")

@@ -95,7 +95,7 @@ func (s *Store) chunkByKey(ctx context.Context, q storage.ListQuery, at cursor, 
 	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		b := &pgx.Batch{}
 		b.Queue(s.sql.listByKey, listArgs(q, at, want)...)
-		return c.read(ctx, conn, b, s.sql.clock)
+		return c.read(ctx, conn, b, s.sql.seen)
 	})
 	c.scanned, c.end = len(c.records), len(c.records) < want
 	if !c.end {
@@ -118,7 +118,7 @@ func (s *Store) chunkByAge(ctx context.Context, q storage.ListQuery, at cursor, 
 		}
 		b := &pgx.Batch{}
 		b.Queue(s.sql.listByAge, append(listArgs(q, at, want), at.LeaseEnd, reach)...)
-		return c.read(ctx, conn, b, s.sql.clock)
+		return c.read(ctx, conn, b, s.sql.seen)
 	})
 	switch {
 	case len(c.records) == want:
@@ -140,9 +140,9 @@ func listArgs(q storage.ListQuery, at cursor, want int) []any {
 }
 
 // read runs the statement of b, and reads the clock behind it.
-func (c *chunk) read(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch, clock string) error {
+func (c *chunk) read(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch, moment string) error {
 	c.records = nil
-	b.Queue(clock)
+	b.Queue(moment)
 	br := conn.SendBatch(ctx, b)
 	err := each(br, func(rows pgx.Rows) error {
 		r, err := scanRecord(rows)
@@ -150,7 +150,7 @@ func (c *chunk) read(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch, cloc
 		return err
 	})
 	if err == nil {
-		err = br.QueryRow().Scan(&c.now)
+		c.now, err = seen(br)
 	}
 	return closed(br, err)
 }

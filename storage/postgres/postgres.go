@@ -16,7 +16,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/migrations"
 )
 
@@ -150,14 +148,14 @@ func (s *Store) Shared() bool { return true }
 
 // Ping implements storage.Store.
 func (s *Store) Ping(ctx context.Context) error {
-	var writable bool
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, s.sql.writable).Scan(&writable)
+	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		var writable bool
+		err := conn.QueryRow(ctx, s.sql.writable).Scan(&writable)
+		if err == nil && !writable {
+			err = errReadOnly
+		}
+		return err
 	})
-	if err == nil && !writable {
-		return fmt.Errorf("%w: the database is read-only", oncekeeper.ErrStoreUnavailable)
-	}
-	return err
 }
 
 // Close implements storage.Store.

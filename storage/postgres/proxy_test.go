@@ -68,6 +68,18 @@ func newProxy(t *testing.T, dsn string) *proxy {
 	return p
 }
 
+// beside gives the address of p with another host behind it.
+func (p *proxy) beside(dir string) string {
+	u, err := url.Parse(p.dsn)
+	if err != nil {
+		panic(err) // newProxy made it
+	}
+	q := u.Query()
+	q.Set("host", q.Get("host")+","+dir)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
 // cut ends the connection at the client's nth message from now, before it reaches
 // the server or behind that.
 func (p *proxy) cut(nth int, behind bool) {

@@ -41,7 +41,7 @@ func (s *Store) records(ctx context.Context, keys []oncekeeper.Key) (found map[o
 }
 
 // recordsOn reads the rows, and the clock behind them: no record is from after the
-// moment that it gives.
+// moment that it gives. What it gives is durable once it returns.
 func (s *Store) recordsOn(ctx context.Context, conn *pgxpool.Conn, keys []oncekeeper.Key) (map[oncekeeper.Key]*oncekeeper.KeyRecord, oncekeeper.Instant, error) {
 	var columns columnsOf
 	found := make(map[oncekeeper.Key]*oncekeeper.KeyRecord, len(keys))
@@ -55,7 +55,7 @@ func (s *Store) recordsOn(ctx context.Context, conn *pgxpool.Conn, keys []onceke
 	if columns.n > 0 {
 		columns.queue(b, s.sql.read)
 	}
-	b.Queue(s.sql.clock)
+	b.Queue(s.sql.seen)
 	br := conn.SendBatch(ctx, b)
 	var now oncekeeper.Instant
 	err := func() error {
@@ -71,8 +71,20 @@ func (s *Store) recordsOn(ctx context.Context, conn *pgxpool.Conn, keys []onceke
 				return err
 			}
 		}
-		return br.QueryRow().Scan(&now)
+		var err error
+		now, err = seen(br)
+		return err
 	}()
 	err = closed(br, err)
 	return found, now, err
+}
+
+// seen takes the answer to seenSQL. What a server that is read-only gives is none:
+// it was demoted, and another may know more.
+func seen(br pgx.BatchResults) (now oncekeeper.Instant, err error) {
+	var readOnly, waits bool
+	if err = br.QueryRow().Scan(&now, &readOnly, &waits); err == nil && readOnly {
+		err = errReadOnly
+	}
+	return now, err
 }

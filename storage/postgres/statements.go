@@ -19,6 +19,7 @@ var databaseClock = sqlClock{
 type statements struct {
 	writable  string
 	clock     string
+	seen      string
 	read      byKeys
 	sizes     byKeys
 	lock      byKeys
@@ -66,6 +67,7 @@ func newStatements(clock sqlClock) statements {
 	return statements{
 		writable:  `SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'`,
 		clock:     fill(`SELECT $now`),
+		seen:      fill(seenSQL),
 		read:      keyed(readSQL, ""),
 		sizes:     keyed(sizesSQL, ""),
 		lock:      keyed(lockSQL, ""),
@@ -83,6 +85,17 @@ func newStatements(clock sqlClock) statements {
 		listReach: listReachSQL,
 	}
 }
+
+// seenSQL ends a transaction that has read what an answer rests on: the clock, and
+// whether the server may be written to. A record can be seen before a synchronous
+// standby has it, once a commit's wait for it was ended, by an operator or a restart;
+// so where commits wait, the transaction writes something, and waits for all that it
+// has seen.
+const seenSQL = `
+SELECT $now, current_setting('transaction_read_only') = 'on',
+	CASE WHEN current_setting('transaction_read_only') = 'off' AND current_setting('synchronous_standby_names') <> ''
+		AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+	THEN pg_logical_emit_message(true, 'oncekeeper', ''::text) END IS NOT NULL`
 
 // columns are what makes a record, as scanRecord takes them.
 const columns = `r.tenant, r.operation, r.id, r.token, r.revision, r.created, r.lease_end, r.unsettled_until,

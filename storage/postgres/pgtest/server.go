@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -29,7 +30,10 @@ type Server struct {
 	Address string
 
 	dir  string
-	life io.Closer // its end is the server's
+	bin  string
+	as   identity
+	life io.WriteCloser // its end is the server's
+	did  *bufio.Reader  // a line for each order
 	gone chan error
 }
 
@@ -45,14 +49,19 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// Database gives a fresh database of s with the newest schema.
+// Database gives a fresh database of s with the newest schema. It goes when the
+// server does.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	address := create(t, s.Address, "template0")
-	if err := migrate(address); err != nil {
+	database := name("test")
+	err := run(s.Address, "CREATE DATABASE "+database+" ENCODING 'UTF8' TEMPLATE template0")
+	if err == nil {
+		err = migrate(Beside(s.Address, database))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return address
+	return Beside(s.Address, database)
 }
 
 // Stop ends the server at once and removes what it wrote. Stopping twice does no
@@ -63,11 +72,19 @@ func (s *Server) Stop() {
 	}
 }
 
-// keeper runs a server as its child until its standard input ends, which it does
-// with the process at the other end; then it cleans up.
+// keeper runs a server as its child and does what its standard input says, a line
+// at a time: end the server by a signal, or start it again. When its input ends,
+// which it does with the process at the other end, it ends the server at once and
+// cleans up.
 const keeper = `dir=$1; shift
 "$@" >"$dir/log" 2>&1 & server=$!
-read -r _
+while read -r order; do
+	case $order in
+	start) "$@" >>"$dir/log" 2>&1 & server=$! ;;
+	*) kill -"$order" $server; wait $server ;;
+	esac
+	echo done
+done
 kill -QUIT $server 2>/dev/null # Postgres: at once
 kill -TERM $server 2>/dev/null # pgbouncer, which knows no other
 wait $server
@@ -86,14 +103,17 @@ func start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "data")
-	initdb := as.command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres",
+	initdb := as.command(filepath.Join(bin, "initdb"), "--pgdata", filepath.Join(dir, "data"), "--username", "postgres",
 		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("initdb: %w\n%s", err, out), os.RemoveAll(dir))
 	}
+	return as.serve(bin, dir, settings)
+}
 
-	args := []string{filepath.Join(bin, "postgres"), "-D", data, "-k", dir}
+// serve runs a Postgres on the data in dir.
+func (as identity) serve(bin, dir string, settings []string) (*Server, error) {
+	args := []string{filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"), "-k", dir}
 	for _, set := range append([]string{"listen_addresses=", "max_connections=200", "timezone=Asia/Tokyo"}, settings...) {
 		args = append(args, "-c", set)
 	}
@@ -101,7 +121,7 @@ func start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Address = "postgres://postgres@/postgres?host=" + url.QueryEscape(dir)
+	s.bin, s.Address = bin, "postgres://postgres@/postgres?host="+url.QueryEscape(dir)
 	if err := s.await(); err != nil {
 		log, _ := os.ReadFile(filepath.Join(dir, "log"))
 		s.Stop()
@@ -114,13 +134,17 @@ func start(settings ...string) (*Server, error) {
 func (as identity) keep(dir string, server ...string) (*Server, error) {
 	keep := as.command("/bin/sh", append([]string{"-c", keeper, "keeper", dir}, server...)...)
 	life, err := keep.StdinPipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	did, err := keep.StdoutPipe()
 	if err == nil {
 		err = keep.Start()
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := &Server{dir: dir, life: life, gone: make(chan error, 1)}
+	s := &Server{dir: dir, as: as, life: life, did: bufio.NewReader(did), gone: make(chan error, 1)}
 	go func() {
 		s.gone <- keep.Wait()
 		close(s.gone)
@@ -181,8 +205,15 @@ func (as identity) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// binaries gives the folder of the newest installed server.
+// binariesVariable names the folder of the binaries to start, where it is not to be
+// the newest installed.
+const binariesVariable = "ONCEKEEPER_TEST_POSTGRES_BIN"
+
+// binaries gives the folder of the server to start.
 func binaries() (string, error) {
+	if folder := os.Getenv(binariesVariable); folder != "" {
+		return folder, nil
+	}
 	var found []string
 	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/bin", "/usr/bin"} {
 		folders, _ := filepath.Glob(pattern)
