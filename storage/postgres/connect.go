@@ -18,7 +18,7 @@ import (
 // connectTimeout bounds one attempt to connect to one host, unless the DSN does.
 const connectTimeout = 5 * time.Second
 
-func newPool(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
+func newPool(ctx context.Context, cfg Config, down *breaker) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.DSN)
 	if err != nil {
 		// The parser quotes what it could not read, password or not.
@@ -46,6 +46,11 @@ func newPool(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
 	c.ValidateConnect = validate(c.ValidateConnect)
 	neverCancel(&c.Config)
 	c.OnNotice = noteUnreplicated
+	pc.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return down.enter() }
+	pc.AfterConnect = func(context.Context, *pgx.Conn) error {
+		down.worked()
+		return nil
+	}
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
@@ -161,13 +166,15 @@ func lastLine(text string) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// breaker refuses calls for a moment after no connection could be made, so that a
-// database that is down costs its callers little, and no storm when it is back.
+// breaker bounds how often connections are tried for that cannot be made: after a
+// failure none is for a moment, and then one at a time. So a database that is down
+// costs its callers little, and meets no storm when it is back.
 type breaker struct {
-	mu    sync.Mutex
-	until time.Time
-	pause time.Duration
-	cause error
+	mu      sync.Mutex
+	until   time.Time
+	pause   time.Duration // 0: the last one was made
+	probing bool
+	cause   error
 }
 
 const (
@@ -175,25 +182,48 @@ const (
 	maxPause   = time.Second
 )
 
-// refuses gives why calls are refused now, or nil.
+// refusal is given for a connection that was not tried for.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// refuses gives why no connection is tried for now, or nil.
 func (b *breaker) refuses() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if time.Now().Before(b.until) {
-		return b.cause
+		return &refusal{b.cause}
 	}
+	return nil
+}
+
+// enter is refuses for one who tries where he is not refused.
+func (b *breaker) enter() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	switch {
+	case b.pause == 0:
+		return nil
+	case now.Before(b.until):
+		return &refusal{b.cause}
+	}
+	b.probing, b.until = true, now.Add(connectTimeout)
 	return nil
 }
 
 func (b *breaker) failed(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.pause > 0 && !b.probing {
+		return // it began before the last one failed
+	}
 	b.pause = min(max(firstPause, 2*b.pause), maxPause)
-	b.until, b.cause = time.Now().Add(b.pause), cause
+	b.probing, b.until, b.cause = false, time.Now().Add(b.pause), cause
 }
 
 func (b *breaker) worked() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pause, b.until, b.cause = 0, time.Time{}, nil
+	b.pause, b.probing, b.until, b.cause = 0, false, time.Time{}, nil
 }

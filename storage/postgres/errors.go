@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -79,17 +80,10 @@ var errClosed = fmt.Errorf("the store is closed: %w", oncekeeper.ErrStoreUnavail
 // with runs do on a connection. A connection that turned out to be of no use is
 // not given back to the pool.
 func (s *Store) with(ctx context.Context, do func(context.Context, *pgxpool.Conn) error) error {
-	if cause := s.down.refuses(); cause != nil {
-		return &noConnection{cause}
-	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
-		if ctx.Err() == nil && s.pool.Stat().TotalConns() == 0 && !s.queue.isClosed() {
-			s.down.failed(err)
-		}
 		return &noConnection{err}
 	}
-	s.down.worked()
 	defer conn.Release()
 	err = do(ctx, conn)
 	if conn.Conn().PgConn().CustomData()[unreplicated] == true {
@@ -101,6 +95,40 @@ func (s *Store) with(ctx context.Context, do func(context.Context, *pgxpool.Conn
 		s.pool.Reset()
 	}
 	return err
+}
+
+// acquire gives a connection. Where no more can be made it waits for one of those
+// that there are, and where there are none it gives up at once.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	for {
+		if cause := s.down.refuses(); cause != nil && s.connections() == 0 {
+			return nil, cause
+		}
+		conn, err := s.pool.Acquire(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		if refused := (*refusal)(nil); ctx.Err() == nil && !errors.As(err, &refused) {
+			s.down.failed(err)
+		}
+		if ctx.Err() != nil || s.connections() == 0 || s.queue.isClosed() {
+			return nil, err
+		}
+		select {
+		case <-time.After(retryAcquire):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// retryAcquire is how often one asks for a connection that others have: the pool
+// would rather make one, and cannot.
+const retryAcquire = 2 * time.Millisecond
+
+// connections gives how many there are, those left out that are being made.
+func (s *Store) connections() int32 {
+	stat := s.pool.Stat()
+	return stat.AcquiredConns() + stat.IdleConns()
 }
 
 // isDemoted: the server became read-only, since the connection was made.

@@ -71,11 +71,12 @@ type Store struct {
 // password. migrations.ErrOldSchema and ErrNewSchema can be told among them.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = withDefaults(cfg)
-	pool, err := newPool(ctx, cfg)
+	s := &Store{cfg: cfg, log: cfg.Logger, sql: newStatements(cfg.clock)}
+	pool, err := newPool(ctx, cfg, &s.down)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, log: cfg.Logger, pool: pool, sql: newStatements(cfg.clock)}
+	s.pool = pool
 	if err := s.check(ctx); err != nil {
 		pool.Close()
 		return nil, err
@@ -131,7 +132,7 @@ func Schema(ctx context.Context, cfg Config) ([]migrations.Step, error) {
 }
 
 func onDatabase(ctx context.Context, cfg Config, do func(*sql.DB) error) error {
-	pool, err := newPool(ctx, withDefaults(cfg))
+	pool, err := newPool(ctx, withDefaults(cfg), &breaker{})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type proxy struct {
 	behind  bool
 	cuts    int
 	cancels int
+	dials   int64
 	broken  map[net.Conn]bool
 }
 
@@ -94,9 +95,16 @@ func (p *proxy) counts() (cuts, cancels int) {
 	return p.cuts, p.cancels
 }
 
+func (p *proxy) dialled() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
 func (p *proxy) pass(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	p.mu.Lock()
+	p.dials++
 	network, address := "tcp", p.server
 	p.mu.Unlock()
 	if filepath.IsAbs(address) {
