@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/internal/downstream"
 )
 
 // DefaultMaxRunTime is how long a function may run where nothing else is said.
@@ -117,7 +118,7 @@ func (c *Client) newAttempt(ctx context.Context, req Request, g *Grant, l *lease
 		saving: make(chan struct{}, 1), checkpoint: g.Checkpoint,
 	}
 	a.parent, _ = AttemptFromContext(ctx)
-	a.ctx, a.lose = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), attemptKey{}, a))
+	a.ctx, a.lose = context.WithCancelCause(context.WithValue(downstream.WithAttempt(context.WithoutCancel(ctx), req.Key), attemptKey{}, a))
 	return a
 }
 

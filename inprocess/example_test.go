@@ -20,7 +20,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	store, err := pebble.Open(pebble.Config{Dir: dir})
 	if err != nil {
 		fmt.Println(err)

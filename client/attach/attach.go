@@ -22,7 +22,7 @@ import (
 //
 // Beside what the called service answers, a call gives INVALID_ARGUMENT where the
 // named keys differ or one is empty, INTERNAL where the annotated or configured
-// key field is none, and CANCELLED or DEADLINE_EXCEEDED where its context ends
+// key field is none, INTERNAL with ErrAtOnce or ErrStep, and CANCELLED or DEADLINE_EXCEEDED where its context ends
 // between two attempts.
 //
 // What a guard refused is one of the root package's sentinels
@@ -38,9 +38,27 @@ func (i *interceptor) intercept(
 ) error {
 	m := i.method(fullMethod)
 	sent, _ := metadata.FromOutgoingContext(ctx)
-	key, made, err := m.key(request, callkey.FromOptions(options), sent[callkey.Metadata])
+	key, err := m.named(request, callkey.FromOptions(options), sent[callkey.Metadata])
 	if err != nil {
 		return err
+	}
+	made, outcome := false, func(error) {}
+	if key == "" {
+		derived, err := m.derive(ctx, request)
+		switch {
+		case err != nil:
+			return err
+		case derived != nil:
+			key, made = derived.Key, !derived.Named
+			known := false
+			outcome = func(err error) { known = outcomeKnown(m.operation, err) }
+			defer func() { derived.End(known) }() // where it panics, nothing is known
+		case m.keyed:
+			made = true
+			if key, err = newKey(); err != nil {
+				return err
+			}
+		}
 	}
 	attempt := func() (metadata.MD, error) {
 		var trailer metadata.MD
@@ -60,7 +78,9 @@ func (i *interceptor) intercept(
 	if len(sent[callkey.Metadata]) == 0 && callkey.Printable(key) {
 		ctx = metadata.AppendToOutgoingContext(ctx, callkey.Metadata, key)
 	}
-	return i.repeat(ctx, m.operation, attempt)
+	err = i.repeat(ctx, m.operation, attempt)
+	outcome(err)
+	return err
 }
 
 // repeat calls attempt until its answer stands or there is no time for another.

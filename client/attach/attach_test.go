@@ -89,26 +89,39 @@ func (s *service) Look(ctx context.Context, _ *testservicev1.LookRequest) (*test
 func start(t *testing.T, s *service, options ...attach.Option) testservicev1.ChargeServiceClient {
 	t.Helper()
 	s.clock = clock.NewManual(time.Now())
-	server := grpc.NewServer()
-	testservicev1.RegisterChargeServiceServer(server, s)
-	listener := bufconn.Listen(1 << 16)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-
 	interceptor := attach.UnaryClientInterceptor(append([]attach.Option{attach.WithClock(s.clock)}, options...)...)
-	conn, err := grpc.NewClient("passthrough:///bufconn",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithChainUnaryInterceptor(interceptor))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
 	go func() {
 		for s.clock.AwaitTimers(t.Context(), 1) == nil {
 			s.clock.Advance(5 * time.Millisecond)
 		}
 	}()
+	return dial(t, s, grpc.WithChainUnaryInterceptor(interceptor))
+}
+
+// dial serves s and gives a client of it.
+func dial(t *testing.T, s *service, options ...grpc.DialOption) testservicev1.ChargeServiceClient {
+	t.Helper()
+	return dialServer(t, s, grpc.NewServer(), options...)
+}
+
+func dialServer(t *testing.T, s *service, server *grpc.Server, options ...grpc.DialOption) testservicev1.ChargeServiceClient {
+	t.Helper()
+	if s.clock == nil {
+		s.clock = clock.NewManual(time.Now())
+	}
+	testservicev1.RegisterChargeServiceServer(server, s)
+	listener := bufconn.Listen(1 << 16)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+
+	conn, err := grpc.NewClient("passthrough:///bufconn", append([]grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
 	return testservicev1.NewChargeServiceClient(conn)
 }
 

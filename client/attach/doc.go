@@ -18,6 +18,7 @@
 //   - the idempotency-key metadata that the caller put into the context;
 //   - the request field that the method's annotation
 //     (oncekeeper.options.v1.idempotency, key_field) or [WithKeyField] names;
+//   - inside an attempt, a key derived from the attempt's own, as below;
 //   - for an annotated method, and one that [WithMethods] or WithKeyField selects,
 //     a new UUIDv7: it begins with the time, so that neighbours in time are
 //     neighbours in the store's key index.
@@ -30,7 +31,36 @@
 //
 // A generated key lasts for one call of the stub. A caller that may ask again
 // later, after a restart or a time-out, names a key that it can name again. Where
-// grpcguard's Outgoing stands further in, its Key wins over a generated one.
+// grpcguard's Outgoing stands further in, its Key wins over a generated one, and
+// over a derived one whose step has no name.
+//
+// # Inside an attempt
+//
+// A handler behind a guard, and a function given to client.Do, may be run again,
+// by a retry or by whoever takes over. Then the calls that it makes are to have the
+// keys that they had. So these are derived from the attempt's key, the called
+// method, and either
+//
+//   - the step that [Step] names, for any method; or
+//   - for the methods that would be given a new key, the request's fingerprint, as
+//     the method's guard makes it, and how many equal calls of this attempt ended
+//     before with a known outcome. A call that failed and may have run has the same
+//     key when it is made again.
+//
+// A named step is the better one: it stays the same where the next attempt fills
+// its request otherwise, or finds that it need not make an earlier call. Known is
+// an outcome that tells the same whichever attempt of the called method gave it:
+// OK, RESPONSE_NOT_KEPT, INVALID_ARGUMENT, OUT_OF_RANGE and DATA_LOSS. After
+// another failure an equal call is the same call: to try anew what was refused,
+// name it as another step.
+//
+// Two equal calls at once are refused with [ErrAtOnce], and nothing is sent: nobody
+// could tell which key is whose. Of attempts inside each other the innermost
+// counts. [DeriveKey] gives such a key to what is called by other means. How keys
+// are made, for other languages and with test vectors, is in docs/any-language.md.
+//
+// Whoever is called must remember the key for longer than the attempt may be tried
+// again.
 //
 // # What is retried
 //
