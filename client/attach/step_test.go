@@ -29,7 +29,12 @@ var errCrashed = errors.New("the process died here, for all that anyone knows")
 // attempting runs one attempt of key, and gives what it gave.
 func attempting(t *testing.T, keeper *client.Client, key oncekeeper.Key, run func(ctx context.Context) error) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	return attemptingInside(t, t.Context(), keeper, key, run)
+}
+
+func attemptingInside(t *testing.T, ctx context.Context, keeper *client.Client, key oncekeeper.Key, run func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	ran := false
 	_, err := client.Do(ctx, keeper, key, func(ctx context.Context, _ *client.Attempt) (string, error) {
@@ -320,9 +325,9 @@ func TestTheInnermostAttemptIsTheParent(t *testing.T) {
 		return errCrashed
 	})
 	_ = attempting(t, keeper, transfer, func(ctx context.Context) error {
-		outside = called(attach.Step(ctx, "fee"))
+		outside = called(ctx)
 		// A step of the outer attempt says nothing of what is done inside the inner one.
-		return attempting(t, keeper, inner, func(ctx context.Context) error {
+		return attemptingInside(t, attach.Step(ctx, "fee"), keeper, inner, func(ctx context.Context) error {
 			inside = called(ctx)
 			return nil
 		})
