@@ -1,8 +1,12 @@
 // Package migrations is the schema of the Postgres store, step by step: the SQL,
 // what brings a database to the newest step, and what tells how far one is.
 //
-// It knows tables and no records. Steps are only ever added: an older server
-// goes on running beside a newer schema for as long as a rollout takes.
+// It knows tables and no records. Steps are only ever added, and a server goes on
+// running beside a newer schema, and starts on it too, for as long as a rollout
+// takes: a step may add a table, an index, or a column that is null or has a
+// default, and whose value may be stale once an older version wrote the row. A step
+// that does more says so, by its number in oncekeeper_breaking_steps: versions that
+// do not know it no longer start, and those that run must have ended before.
 package migrations
 
 import (
@@ -149,21 +153,29 @@ const undefinedTable = "42P01"
 // ErrOldSchema: the database lacks steps that this version needs.
 var ErrOldSchema = errors.New("the database's schema is older than this version needs")
 
-// ErrNewSchema: the database has steps that this version does not know.
-var ErrNewSchema = errors.New("the database's schema is newer than this version knows")
+// ErrNewSchema: the database has a step that this version does not know and cannot
+// serve beside.
+var ErrNewSchema = errors.New("the database's schema is newer than this version can serve")
 
 // Check gives nil where this version can serve the database as it is; else
 // ErrOldSchema or ErrNewSchema, wrapped, with what to run.
 func Check(ctx context.Context, db *sql.DB) error {
 	current, err := Current(ctx, db)
-	switch newest := Newest(); {
+	newest := Newest()
+	switch {
 	case err != nil:
 		return err
 	case current < newest:
 		return fmt.Errorf("%w (it has step %d of %d): run oncekeeper migrate up", ErrOldSchema, current, newest)
-	case current > newest:
-		return fmt.Errorf("%w (it has step %d, and %d are known): run the version of oncekeeper that migrated it, or a later one", ErrNewSchema, current, newest)
-	default:
+	case current == newest:
 		return nil
 	}
+	var breaking int64
+	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(step), 0) FROM oncekeeper_breaking_steps`).Scan(&breaking); err != nil {
+		return fmt.Errorf("reading which steps of the schema break older versions: %w", err)
+	}
+	if breaking > newest {
+		return fmt.Errorf("%w (it has step %d, and steps up to %d are known): run the version of oncekeeper that migrated it, or a later one", ErrNewSchema, breaking, newest)
+	}
+	return nil
 }

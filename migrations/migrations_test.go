@@ -50,14 +50,34 @@ func TestADatabaseIsMigratedOnceAndSaysHowFarItIs(t *testing.T) {
 	}
 }
 
-func TestASchemaThatANewerVersionMadeIsRefused(t *testing.T) {
+func TestASchemaThatANewerVersionMadeIsServedUnlessAStepBreaksThisOne(t *testing.T) {
 	db := open(t, pgtest.Database(t))
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO oncekeeper_schema (version_id, is_applied) VALUES ($1, true)`, migrations.Newest()+1); err != nil {
-		t.Fatal(err)
+	exec := func(sql string, step int64) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), sql, step); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := migrations.Check(t.Context(), db); !errors.Is(err, migrations.ErrNewSchema) {
-		t.Errorf("got %v, want ErrNewSchema", err)
+	const taken, breaks = `INSERT INTO oncekeeper_schema (version_id, is_applied) VALUES ($1, true)`, `INSERT INTO oncekeeper_breaking_steps VALUES ($1)`
+	check := func(about string, want error) {
+		t.Helper()
+		if err := migrations.Check(t.Context(), db); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", about, err, want)
+		}
+		if took, err := migrations.Up(t.Context(), db); err != nil || len(took) != 0 {
+			t.Errorf("%s: up took %v, %v", about, took, err)
+		}
 	}
+	newest := migrations.Newest()
+	exec(breaks, newest)
+	check("a breaking step that is known", nil)
+	exec(taken, newest+1)
+	check("a step more", nil)
+	exec(taken, newest+2)
+	exec(breaks, newest+2)
+	check("a breaking step more", migrations.ErrNewSchema)
+	exec(taken, newest+3)
+	check("a step behind it", migrations.ErrNewSchema)
 }
 
 func TestServersThatMigrateAtOnceTakeEachStepOnce(t *testing.T) {

@@ -23,7 +23,7 @@ func TestServeNamesTheCommandThatMendsAnOldSchemaAndServesBehindIt(t *testing.T)
 	if code, stdout, stderr := command(t, "migrate", "status"); code != 0 || !strings.Contains(stdout, "not yet") {
 		t.Errorf("status exits with %d: %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := command(t, "migrate", "up"); code != 0 || !strings.Contains(stdout, "took 00001_records.sql") {
+	if code, stdout, stderr := command(t, "migrate", "up"); code != 0 || !strings.Contains(stdout, "took 00002_breaking_steps.sql") {
 		t.Errorf("up exits with %d: %s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := command(t, "migrate", "up"); code != 0 || strings.Contains(stdout, "took") {

@@ -56,9 +56,9 @@ func testFail(id string, token int64, as oncekeeper.Settlement) lifecycle.Settle
 }
 
 // awaitBlocked returns once a statement of the database waits for a lock.
-func (b *bench) awaitBlocked(t testing.TB) {
+func awaitBlocked(t testing.TB, dsn string) {
 	t.Helper()
-	conn := connect(t, b.cfg.DSN)
+	conn := connect(t, dsn)
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		var n int
 		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
@@ -117,7 +117,7 @@ func (b *bench) during(t testing.TB, cmd lifecycle.Command, do func()) storage.R
 	t.Helper()
 	result := make(chan storage.Result, 1)
 	go func() { result <- b.apply(cmd) }()
-	b.awaitBlocked(t)
+	awaitBlocked(t, b.cfg.DSN)
 	do()
 	return <-result
 }

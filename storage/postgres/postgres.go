@@ -65,7 +65,7 @@ type Store struct {
 }
 
 // Open connects to the database and checks that it can be written to and that its
-// schema is the one that this version knows. It gives up when ctx ends.
+// schema is one that this version can serve. It gives up when ctx ends.
 //
 // Its errors say what an operator can do, name the host, and never hold the
 // password. migrations.ErrOldSchema and ErrNewSchema can be told among them.
