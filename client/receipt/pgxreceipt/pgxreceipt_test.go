@@ -20,6 +20,10 @@ func TestStore(t *testing.T) {
 		Open: func(t *testing.T, isolation string) receipttest.Database {
 			return open(t, address, pgxreceipt.Config{Isolation: pgx.TxIsoLevel(isolation)})
 		},
+		OpenCut: func(t *testing.T) (receipttest.Database, receipttest.Cutter) {
+			proxy := receipttest.NewProxy(t, address)
+			return open(t, proxy.Address, pgxreceipt.Config{}), proxy
+		},
 	})
 }
 

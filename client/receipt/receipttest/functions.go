@@ -92,7 +92,7 @@ func testFunctions(t *testing.T, b Backend) {
 		{"a context that has ended changes nothing", func(h *hands) {
 			ctx, cancel := context.WithCancel(h.ctx)
 			cancel()
-			p := &receipt.Permit{Claim: claimOf("k", 1), Codec: text{}}
+			p := &receipt.Permit{Claim: claimOf("k", 1), Codec: Text{}}
 			_, err := h.InTx(receipt.WithPermit(ctx, p), func(context.Context, Tx) (string, error) {
 				h.Error("the function was run")
 				return "", nil
@@ -101,7 +101,7 @@ func testFunctions(t *testing.T, b Backend) {
 		}},
 		{"a context that ends in the function does not undo what it did", func(h *hands) {
 			ctx, cancel := context.WithCancel(h.ctx)
-			p := &receipt.Permit{Claim: claimOf("k", 1), Codec: text{}}
+			p := &receipt.Permit{Claim: claimOf("k", 1), Codec: Text{}}
 			got, err := h.InTx(receipt.WithPermit(ctx, p), func(ctx context.Context, tx Tx) (string, error) {
 				err := tx.Effect(ctx, "k")
 				cancel()

@@ -23,8 +23,8 @@ func grip(t *testing.T, db Database) *hands {
 	return &hands{T: t, Database: db, ctx: ctx}
 }
 
-// text keeps text, and refuses what says so.
-type text struct{}
+// Text is a Codec of strings. It refuses one, which says so.
+type Text struct{}
 
 const (
 	contentType = "text/plain"
@@ -33,7 +33,8 @@ const (
 
 var errUnencodable = errors.New("this text cannot be kept")
 
-func (text) Encode(value any) (*oncekeeper.Response, error) {
+// Encode is receipt.Codec's.
+func (Text) Encode(value any) (*oncekeeper.Response, error) {
 	s, ok := value.(string)
 	if !ok || s == unencodable {
 		return nil, errUnencodable
@@ -52,7 +53,8 @@ func responseOf(s string) *oncekeeper.Response {
 	return r
 }
 
-func (text) Decode(kept *oncekeeper.Response, into any) error {
+// Decode is receipt.Codec's.
+func (Text) Decode(kept *oncekeeper.Response, into any) error {
 	s, ok := into.(*string)
 	if !ok || len(kept.Body) > 0 && kept.ContentType != contentType {
 		return fmt.Errorf("%q is no text", kept.ContentType)
@@ -71,7 +73,7 @@ func claimOf(id string, token int64) receipt.Claim {
 
 // attempt gives the context of one.
 func (h *hands) attempt(c receipt.Claim) (context.Context, *receipt.Permit) {
-	p := &receipt.Permit{Claim: c, Codec: text{}}
+	p := &receipt.Permit{Claim: c, Codec: Text{}}
 	return receipt.WithPermit(h.ctx, p), p
 }
 

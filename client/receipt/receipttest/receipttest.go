@@ -65,6 +65,8 @@ const patience = time.Minute
 // Run tests b.
 func Run(t *testing.T, b Backend) {
 	t.Run("Rules", func(t *testing.T) { testRules(t, b) })
+	t.Run("Model", func(t *testing.T) { testModel(t, b) })
 	t.Run("Functions", func(t *testing.T) { testFunctions(t, b) })
 	t.Run("Together", func(t *testing.T) { testTogether(t, b) })
+	t.Run("Cuts", func(t *testing.T) { testCuts(t, b) })
 }

@@ -1,6 +1,7 @@
 package sqlreceipt_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"path/filepath"
@@ -26,6 +27,10 @@ func TestPostgres(t *testing.T) {
 			db := openDB(t, "pgx", address)
 			return open(t, db, sqlreceipt.Config{Dialect: sqlreceipt.Postgres, Isolation: levels[isolation]})
 		},
+		OpenCut: func(t *testing.T) (receipttest.Database, receipttest.Cutter) {
+			proxy := receipttest.NewProxy(t, address)
+			return open(t, openDB(t, "pgx", proxy.Address), sqlreceipt.Config{Dialect: sqlreceipt.Postgres}), proxy
+		},
 	})
 }
 
@@ -33,13 +38,20 @@ func TestSQLite(t *testing.T) {
 	receipttest.Run(t, receipttest.Backend{
 		Isolations: []string{"immediate", "deferred"},
 		Open: func(t *testing.T, isolation string) receipttest.Database {
-			if isolation == "" {
-				isolation = "immediate"
-			}
-			address := "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_txlock=" + isolation
-			return open(t, openDB(t, "sqlite", address), sqlreceipt.Config{Dialect: sqlreceipt.SQLite})
+			db, watched := openWatched(t, sqliteAddress(t, cmp.Or(isolation, "immediate")))
+			d := open(t, db, sqlreceipt.Config{Dialect: sqlreceipt.SQLite})
+			d.watched = watched
+			return d
+		},
+		OpenCut: func(t *testing.T) (receipttest.Database, receipttest.Cutter) {
+			db, watched := openWatched(t, sqliteAddress(t, "immediate"))
+			return open(t, db, sqlreceipt.Config{Dialect: sqlreceipt.SQLite}), watched
 		},
 	})
+}
+
+func sqliteAddress(t *testing.T, lock string) string {
+	return "file:" + filepath.Join(t.TempDir(), "app.db") + "?_pragma=busy_timeout(10)&_pragma=journal_mode(WAL)&_txlock=" + lock
 }
 
 func openDB(t *testing.T, driver, address string) *sql.DB {
@@ -56,6 +68,7 @@ type database struct {
 	*sqlreceipt.Store
 	db      *sql.DB
 	dialect sqlreceipt.Dialect
+	watched *watched // SQLite's
 }
 
 // open makes the tables anew, and a store on them.
@@ -71,7 +84,7 @@ func open(t *testing.T, db *sql.DB, c sqlreceipt.Config) *database {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &database{store, db, c.Dialect}
+	return &database{Store: store, db: db, dialect: c.Dialect}
 }
 
 func (d *database) InTx(ctx context.Context, fn func(context.Context, receipttest.Tx) (string, error)) (string, error) {
@@ -90,6 +103,7 @@ func (d *database) Effects(t *testing.T, name string) int {
 func (d *database) AwaitWaiting(t *testing.T, n int) {
 	t.Helper()
 	if d.OneWriter() {
+		d.watched.awaitBusy(t, n)
 		return
 	}
 	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -37,7 +37,8 @@ func (r *run[T, Tx]) notCommitted(ctx context.Context, err error, value T, kept 
 				return res
 			}
 		}
-		if looking != nil && r.db.fate(looking, false) == Refused || pause(ctx, try) != nil {
+		refused := looking != nil && ctx.Err() == nil && r.db.Fate(looking, false) == Refused
+		if refused || pause(ctx, try, err) != nil {
 			return result[T]{err: fmt.Errorf("%w: %w (looking for it: %v)", ErrUnknown, err, looking)}
 		}
 	}
@@ -76,8 +77,11 @@ func Close[Tx any](ctx context.Context, db *Database[Tx], c receipt.Claim, floor
 		if fate != Busy {
 			counted++
 		}
-		if fate == Refused || counted == maxTries || pause(ctx, try) != nil {
+		if fate == Refused || counted == maxTries {
 			return row, err
+		}
+		if ended := pause(ctx, try, err); ended != nil {
+			return nil, ended
 		}
 	}
 }

@@ -61,12 +61,14 @@ func (r *run[T, Tx]) retried(ctx context.Context) result[T] {
 		if res.counts {
 			counted++
 		}
-		if !res.again || pause(ctx, try) != nil {
+		if !res.again {
 			return res
 		}
 		if counted == maxTries {
-			res.err = fmt.Errorf("after %d tries: %w", counted, res.err)
-			return res
+			return rolledBack[T](fmt.Errorf("after %d tries: %w", counted, res.err))
+		}
+		if ended := pause(ctx, try, res.err); ended != nil {
+			return rolledBack[T](ended)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package transact
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -89,9 +90,10 @@ func (db *Database[Tx]) fate(err error, committing bool) Fate {
 	return db.Fate(err, committing)
 }
 
-// pause waits before the next try, the nth (1...), and gives ctx's cause where that
-// ends first. Whatever collided once would collide again without the jitter.
-func pause(ctx context.Context, nth int) error {
+// pause waits before the next try, the nth (1...), after one that gave last. Where
+// ctx ends first it gives that, with last. Whatever collided once would collide again
+// without the jitter.
+func pause(ctx context.Context, nth int, last error) error {
 	most := min(firstPause<<min(nth, 10), maxPause)
 	wait := time.NewTimer(most/2 + rand.N(most/2))
 	defer wait.Stop()
@@ -99,6 +101,10 @@ func pause(ctx context.Context, nth int) error {
 	case <-wait.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, ctx.Err()) {
+			cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
+		}
+		return fmt.Errorf("%w: %w", cause, last)
 	}
 }
