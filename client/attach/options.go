@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"net/http"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 // On a connection without UnaryClientInterceptor it does nothing.
 func Key(key string) grpc.CallOption { return callkey.Option{Key: key} }
 
-// Option configures UnaryClientInterceptor.
+// Option configures UnaryClientInterceptor and NewTransport. What is said of one
+// alone does nothing for the other.
 type Option func(*interceptor)
 
 // WithMethods selects methods beside the annotated ones: selected is given an
@@ -40,8 +42,9 @@ func WithKeyField(operation, field string) Option {
 	return func(i *interceptor) { i.fields[methodoptions.Operation(operation)] = field }
 }
 
-// WithRetryUnavailable also retries UNAVAILABLE of calls that have a key. Such a
-// call may have run: only a guard makes it safe to send again.
+// WithRetryUnavailable also retries UNAVAILABLE of calls that have a key, and over
+// HTTP a 503 and a connection that failed. Such a call may have run: only a guard
+// makes it safe to send again.
 func WithRetryUnavailable() Option {
 	return func(i *interceptor) { i.retryUnavailable = true }
 }
@@ -96,6 +99,7 @@ func WithClock(c clock.Clock) Option {
 // interceptor is what the options set.
 type interceptor struct {
 	selected         func(operation string) bool
+	requests         func(*http.Request) bool
 	fields           map[string]string // by operation
 	retryUnavailable bool
 	delays           pace.Delays
