@@ -29,6 +29,7 @@ type Attempt struct {
 	scheme   string
 	digest   []byte
 	parent   *Attempt // the attempt inside which this one runs
+	outage   Outage   // how it runs where the service gave no verdict
 
 	// ctx is the function's: ended with errOver once it has returned. lose ends it.
 	ctx  context.Context
@@ -48,14 +49,19 @@ func (a *Attempt) Key() oncekeeper.Key { return a.key }
 
 // Token is the fencing token: whatever the attempt writes to should refuse one
 // that is smaller than it has seen. It is at least 1, below 2^53, and grows with
-// every attempt of the key.
+// every attempt of the key. Where the service gave no verdict (Outage) it is 0.
 func (a *Attempt) Token() int64 { return a.token }
 
-// Number is 1 for the key's first attempt.
+// Outage says how the attempt runs where the service gave no verdict, and
+// OutageClosed where it did.
+func (a *Attempt) Outage() Outage { return a.outage }
+
+// Number is 1 for the key's first attempt, and 0 where the service gave no verdict.
 func (a *Attempt) Number() int32 { return a.number }
 
 // Takeover says whether some earlier attempt ended with no known outcome: its
-// effect may have happened. Look before doing it again.
+// effect may have happened. Look before doing it again. It is true where the service
+// gave no verdict.
 func (a *Attempt) Takeover() bool { return a.takeover }
 
 // Fingerprint is the digest of the request that the key was begun with, and the
@@ -86,6 +92,9 @@ func (a *Attempt) SaveCheckpoint(ctx context.Context, b []byte) error {
 	}
 	if a.ctx.Err() != nil {
 		return fmt.Errorf("save checkpoint: %w", context.Cause(a.ctx))
+	}
+	if a.outage != OutageClosed {
+		return fmt.Errorf("save checkpoint: %w", ErrUnavailable)
 	}
 	saved := append([]byte{}, b...) // never nil, which would leave the old one
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -28,27 +28,34 @@ type Client struct {
 	// takeBacks holds one token for every lost answer that is being asked for.
 	takeBacks chan struct{}
 
-	callTimeout   time.Duration
-	settleTimeout time.Duration
-	maxWait       time.Duration
-	unsettled     func(Unsettled)
+	callTimeout      time.Duration
+	settleTimeout    time.Duration
+	receiptTimeout   time.Duration
+	reconcileTimeout time.Duration
+	maxWait          time.Duration
+	unsettled        func(Unsettled)
+
+	stats    counters
+	troubles troubleLog
 }
 
 // New gives a client of the service behind cc.
 func New(cc grpc.ClientConnInterface, opts ...Option) *Client {
 	c := &Client{
-		service:       pb.NewIdempotencyServiceClient(cc),
-		clock:         clock.System,
-		log:           slog.Default(),
-		holder:        hostname(),
-		delays:        pace.NewDelays(DefaultMinBackoff, DefaultMaxBackoff),
-		budget:        pace.NewBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
-		waits:         make(chan struct{}, DefaultMaxWaits),
-		takeBacks:     make(chan struct{}, maxTakeBacks),
-		callTimeout:   DefaultCallTimeout,
-		settleTimeout: DefaultSettleTimeout,
-		maxWait:       DefaultMaxWait,
-		unsettled:     func(Unsettled) {},
+		service:          pb.NewIdempotencyServiceClient(cc),
+		clock:            clock.System,
+		log:              slog.Default(),
+		holder:           hostname(),
+		delays:           pace.NewDelays(DefaultMinBackoff, DefaultMaxBackoff),
+		budget:           pace.NewBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
+		waits:            make(chan struct{}, DefaultMaxWaits),
+		takeBacks:        make(chan struct{}, maxTakeBacks),
+		callTimeout:      DefaultCallTimeout,
+		settleTimeout:    DefaultSettleTimeout,
+		receiptTimeout:   DefaultReceiptTimeout,
+		reconcileTimeout: DefaultReconcileTimeout,
+		maxWait:          DefaultMaxWait,
+		unsettled:        func(Unsettled) {},
 	}
 	for _, opt := range opts {
 		opt(c)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/receipt"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
 
@@ -14,8 +15,9 @@ import (
 type DoOption func(*doConfig)
 
 type doConfig struct {
-	request Request
-	codec   any
+	request   Request
+	codec     any
+	reconcile any
 }
 
 // WithFingerprint has the key refused, with oncekeeper.ErrFingerprintMismatch,
@@ -61,6 +63,22 @@ func WithMaxRunTime(limit time.Duration) DoOption {
 // WithCodec keeps the value by codec, of Do's own T. Default: DefaultCodec.
 func WithCodec[T any](codec Codec[T]) DoOption { return func(d *doConfig) { d.codec = codec } }
 
+// WithReceipts has fn's InTx leave a receipt of its effect in store, by Do's codec:
+// InTx gives a T. See Run for what becomes of it.
+func WithReceipts(store receipt.Store) DoOption {
+	return func(d *doConfig) { d.request.Receipts = store }
+}
+
+// WithOutage says what to do where the service gives no verdict. OutageReceiptsOnly
+// needs WithReceipts. Default: OutageClosed.
+func WithOutage(mode Outage) DoOption { return func(d *doConfig) { d.request.Outage = mode } }
+
+// WithReconcile asks f, of Do's own T, where nobody knows what became of an attempt:
+// see Reconcile. The value goes with Happened. It takes ReceiptsTell too.
+func WithReconcile[T any](f func(ctx context.Context, q Question) (Finding, T, error)) DoOption {
+	return func(d *doConfig) { d.reconcile = f }
+}
+
 // Do runs fn once for key, however often it is asked for: the first caller runs
 // it, everyone else gets what it gave. See Run for fn's context, the lease, and
 // what becomes of a panic.
@@ -78,6 +96,7 @@ func WithCodec[T any](codec Codec[T]) DoOption { return func(d *doConfig) { d.co
 //     unknown, and the next call takes over or is held. An error of this service
 //     in it is never final. Details over the limit of a response
 //     (Attempt.MaxResponseBytes) are left out for them.
+//   - With WithReceipts, what fn's InTx committed is given, decoded, whatever fn gave.
 //   - Where the service did not take the settlement, the error Is
 //     oncekeeper.ErrFenced or ErrAlreadySettled (and fn's, if any): another
 //     attempt's outcome counts, and fn's value is not given.
@@ -100,6 +119,12 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 	if !ok {
 		return none, fmt.Errorf("oncekeeper: the codec given is a %T, which is no codec of %T", d.codec, none)
 	}
+	if d.request.Receipts != nil {
+		d.request.Codec = receiptCodec[T]{codec}
+	}
+	if err := setReconcile(&d, codec); err != nil {
+		return none, err
+	}
 	var failure error
 	result, err := keeper.Run(ctx, d.request, func(ctx context.Context, a *Attempt) Ended {
 		value, failure = fn(ctx, a)
@@ -111,16 +136,21 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 		return Ended{As: oncekeeper.SettledComplete, Response: kept}
 	})
 	switch {
+	case errors.Is(err, ErrUnavailable):
+		// What fn said of itself may not be what counts.
+		return none, err
 	case err != nil && failure != nil:
 		return none, errors.Join(told(failure), err)
 	case err != nil:
 		return none, err
+	case result.Receipt:
+		return decode(codec, result.Ended.Response)
+	case result.Outcome != nil || !result.Ran:
+		return replay(key, result, codec)
 	case failure != nil:
 		return none, told(failure)
-	case result.Ran:
-		return value, nil
 	default:
-		return replay(key, result, codec)
+		return value, nil
 	}
 }
 
@@ -128,7 +158,7 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 // says nothing of one around it. An error without a mark is given as it is, so
 // that a status keeps its own message.
 func told(failure error) error {
-	if oncekeeper.SettlementOf(failure) == oncekeeper.SettledUnknown {
+	if oncekeeper.SettlementOf(failure) == oncekeeper.SettledUnknown && !oncekeeper.IsRolledBack(failure) {
 		return failure
 	}
 	return oncekeeper.Past(failure)
@@ -176,8 +206,13 @@ func replay[T any](key oncekeeper.Key, r Result, codec Codec[T]) (T, error) {
 			err: refusal(oncekeeper.ErrResponseNotKept, key.Operation, wire.Details{}),
 		}
 	}
-	value, err := codec.Decode(r.Outcome.Response.Body, r.Outcome.Response.ContentType)
+	return decode(codec, r.Outcome.Response)
+}
+
+func decode[T any](codec Codec[T], r *oncekeeper.Response) (T, error) {
+	value, err := codec.Decode(r.Body, r.ContentType)
 	if err != nil {
+		var none T
 		return none, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}
 	return value, nil

@@ -44,6 +44,8 @@ type fake struct {
 	declineToHold bool
 	// answer, where set, is what every Begin gets.
 	answer *pb.BeginResponse
+	// fails are the retentions that failures were settled with.
+	fails []time.Duration
 }
 
 func (f *fake) now() oncekeeper.Instant { return oncekeeper.InstantOf(f.clock.Now()) }
@@ -240,9 +242,12 @@ func (f *fake) Fail(ctx context.Context, req *pb.FailRequest) (*pb.FailResponse,
 	if !ok {
 		return nil, refuse(ctx, oncekeeper.ErrInvalidRequest, req.GetKey().GetOperation())
 	}
+	f.mu.Lock()
+	f.fails = append(f.fails, req.GetRetention().AsDuration())
+	f.mu.Unlock()
 	rec, err := f.settle(ctx, lifecycle.Settle{
 		Key: wire.KeyFromProto(req.GetKey()), Token: req.GetFencingToken(),
-		As: as, Status: wire.StatusFromProto(req.GetStatus()),
+		As: as, Status: wire.StatusFromProto(req.GetStatus()), Retention: req.GetRetention().AsDuration(),
 	})
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ const (
 	DefaultMaxBackoff      = 2 * time.Second
 	DefaultCallTimeout     = 5 * time.Second
 	DefaultSettleTimeout   = 20 * time.Second
+	DefaultReceiptTimeout  = 5 * time.Second
 	DefaultMaxWait         = time.Minute
 )
 
@@ -68,9 +69,20 @@ func WithBackoff(least, most time.Duration) Option {
 func WithCallTimeout(d time.Duration) Option { return func(c *Client) { c.callTimeout = d } }
 
 // WithSettleTimeout bounds how long a settlement or a renewal is tried, retries
-// included; Do and Run return no later than that after their function. Default:
-// DefaultSettleTimeout.
+// included; Do and Run return no later than that, and where there are receipts
+// WithReceiptTimeout, after their function. Default: DefaultSettleTimeout.
 func WithSettleTimeout(d time.Duration) Option { return func(c *Client) { c.settleTimeout = d } }
+
+// WithReceiptTimeout bounds each look at a receipt, and each closing, which waits
+// for a transaction of the key that is still open. What takes longer proves nothing:
+// the attempt is settled as unknown. Default: DefaultReceiptTimeout.
+func WithReceiptTimeout(d time.Duration) Option { return func(c *Client) { c.receiptTimeout = d } }
+
+// WithReconcileTimeout bounds a reconciler; the lease is kept meanwhile. Default:
+// DefaultReconcileTimeout.
+func WithReconcileTimeout(d time.Duration) Option {
+	return func(c *Client) { c.reconcileTimeout = d }
+}
 
 // WithMaxWait bounds how long Do and Run wait for another attempt where they are
 // to wait for as long as their context allows and it has no deadline. Default:
@@ -80,7 +92,9 @@ func WithMaxWait(d time.Duration) Option { return func(c *Client) { c.maxWait = 
 // Unsettled is an attempt that ran and whose settlement could not be made: the
 // service could not be reached in time, or would not take it. The next Begin
 // waits for the lease to end, and is then a takeover or held. Where Err Is
-// oncekeeper.ErrKeyNotFound the record is gone, and the next Begin runs it anew.
+// oncekeeper.ErrKeyNotFound the record is gone, and the next Begin runs it anew;
+// where it Is ErrReceipts the receipt could not be closed, and the attempt was
+// settled as unknown.
 type Unsettled struct {
 	Key   oncekeeper.Key
 	Token int64

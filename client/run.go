@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client/internal/downstream"
+	"github.com/oncekeeper/oncekeeper/client/receipt"
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // DefaultMaxRunTime is how long a function may run where nothing else is said.
@@ -37,6 +37,30 @@ type Request struct {
 	// MaxRunTime ends the function's context with ErrRunTime, and the renewing of
 	// its lease. 0: DefaultMaxRunTime.
 	MaxRunTime time.Duration
+
+	// Receipts is where the function's InTx leaves a receipt of its effect, and
+	// Codec how what it gives is kept; both or neither.
+	Receipts receipt.Store
+	Codec    receipt.Codec
+	// Outage is what to do where the service gives no verdict.
+	Outage Outage
+	// Reconcile is asked where nobody knows what became of an attempt. Nil: the next
+	// one runs, or the key is held.
+	Reconcile Reconcile
+}
+
+// check gives what is wrong with the request itself.
+func (r Request) check() error {
+	switch {
+	case (r.Receipts == nil) != (r.Codec == nil):
+		return fmt.Errorf("%w: a request has a store of receipts and a codec, or neither", oncekeeper.ErrInvalidRequest)
+	case r.Outage == OutageReceiptsOnly && r.Receipts == nil:
+		return fmt.Errorf("%w: outage mode %q needs a store of receipts", oncekeeper.ErrInvalidRequest, r.Outage)
+	case r.Outage > OutageOpen:
+		return fmt.Errorf("%w: %d is no outage mode", oncekeeper.ErrInvalidRequest, r.Outage)
+	default:
+		return nil
+	}
 }
 
 func (r Request) begin() BeginRequest {
@@ -46,23 +70,30 @@ func (r Request) begin() BeginRequest {
 	}
 }
 
-// Result is what became of a Request: exactly one of Ran, Outcome, InProgress
+// Result is what became of a Request: Ran, or exactly one of Outcome, InProgress
 // and Unresolved, where Run gives no error.
 type Result struct {
 	// Ran: this call ran the operation, and Ended is how it ended, whole, whatever
-	// of it could be kept.
+	// of it could be kept. Where Outcome is set too, an effect of an earlier attempt
+	// was found when this one's receipt was closed, and the Outcome is the answer.
 	Ran   bool
 	Ended Ended
-	// Token is of the attempt that ran.
+	// Receipt: Ended is what the receipt holds, by this attempt's InTx. It is the
+	// answer, whatever the function gave.
+	Receipt bool
+	// Token is of the attempt that ran; 0 where Outage is another than OutageClosed.
 	Token int64
-	// Unsettled is why the attempt that ran could not be settled, and nil where it
-	// was. It is no error of Run: the effect is what it is, and an error would have
-	// the caller ask for another. It Is oncekeeper.ErrKeyNotFound where there is no
-	// record any more (its retention is over, or the service was lost): no other
-	// attempt's outcome is known.
+	// Outage says how it ran where the service gave no verdict.
+	Outage Outage
+	// Unsettled is why the attempt that ran could not be settled as it ended, and nil
+	// where it was. It is no error of Run: the effect is what it is, and an error
+	// would have the caller ask for another. It Is oncekeeper.ErrKeyNotFound where
+	// there is no record any more (its retention is over, or the service was lost): no
+	// other attempt's outcome is known; and ErrReceipts where the receipt could not be
+	// closed, so that the attempt was settled as unknown.
 	Unsettled error
 
-	// Outcome of an earlier attempt.
+	// Outcome of an earlier attempt, by the service or by its receipt.
 	Outcome *oncekeeper.Outcome
 	// InProgress: another attempt was still running when the wait ended.
 	InProgress *InProgress
@@ -81,33 +112,58 @@ type Result struct {
 // or calls runtime.Goexit the attempt is settled as unknown, and the panic goes
 // on. A grant that is not run is given back.
 //
+// With Request.Receipts, run's context carries the leave that InTx takes, and:
+//   - what run's InTx committed is the outcome, whatever run gives or does after;
+//   - on a takeover, on any attempt but the first, and for a key that is held, the
+//     receipt is read before anything runs. An effect that is found there is the
+//     outcome, and the key is completed with it;
+//   - before an attempt is settled that has no receipt, but as unknown, its receipt
+//     is closed, so that neither it nor an earlier one can have an effect any more.
+//     An effect that is found then is the outcome. Where closing fails the attempt is
+//     settled as unknown: a value is given to its caller all the same, and for a
+//     final failure the caller gets ErrReceipts;
+//   - a final failure that could not be settled is not given either: the next attempt
+//     may have the effect. The error Is ErrUnavailable.
+//
 // Go's monotonic clock and its timers stand still while a Linux host is suspended,
 // and the lease runs on. run learns of it at the next renewal, up to a third of
 // the lease after the host resumes: what it writes to is to refuse an old Token.
 //
 // Errors, beside Begin's: ErrNested inside a running function of the same key;
-// ErrLeaseLost where leases are too short to be kept; and, with a Result that Ran,
-// oncekeeper.ErrFenced or ErrAlreadySettled where the service did not take the
-// settlement: another attempt's outcome counts.
+// oncekeeper.ErrInvalidRequest for a Request that contradicts itself; ErrLeaseLost
+// where leases are too short to be kept; ErrReceipts, with ErrUnavailable, where the
+// receipts could not be asked and nothing ran; ErrUnavailable where the reconciler
+// cannot tell; oncekeeper.ErrFingerprintMismatch also where the receipt is another
+// request's; and, with a Result that Ran, oncekeeper.ErrFenced or ErrAlreadySettled
+// where the service did not take the settlement: another attempt's outcome counts.
 func (c *Client) Run(ctx context.Context, req Request, run func(ctx context.Context, a *Attempt) Ended) (Result, error) {
 	if err := refuseNested(ctx, req.Key); err != nil {
 		return Result{}, err
 	}
-	answer, lease, err := c.acquire(ctx, req)
-	if err != nil || answer.Grant == nil {
-		return Result{Outcome: answer.Outcome, InProgress: answer.InProgress, Unresolved: answer.Unresolved}, err
+	if err := req.check(); err != nil {
+		return Result{}, err
 	}
-	a := c.newAttempt(ctx, req, answer.Grant, lease)
-	result := Result{Ran: true, Ended: c.runAttempt(ctx, a, req.MaxRunTime, run), Token: a.token}
-	err = c.settleAttempt(ctx, a, result.Ended)
-	if errors.Is(err, oncekeeper.ErrFenced) || errors.Is(err, oncekeeper.ErrAlreadySettled) {
-		return result, err
+	r := c.receiptsOf(req)
+	waiting := c.startWaiting(ctx, req.Wait)
+	var released int64
+	for again := 0; ; again++ {
+		answer, lease, err := c.acquire(ctx, req, r, waiting)
+		if err == nil && answer.Grant != nil {
+			return c.carry(ctx, req, r, answer.Grant, lease, run)
+		}
+		u := unbegun{answer: answer, err: err, released: released}
+		result, err := c.answerUnbegun(ctx, req, r, u, run)
+		if !errors.Is(err, errBeginAgain) {
+			return result, err
+		}
+		if again == maxLost {
+			return Result{InProgress: &InProgress{}}, nil
+		}
+		released = u.token()
+		if again > 0 && clock.Sleep(ctx, c.clock, c.pause(again-1, nil)) != nil {
+			return Result{}, ended(ctx, nil)
+		}
 	}
-	if err != nil {
-		result.Unsettled = err
-		c.reportUnsettled(ctx, a, result.Ended.As, err)
-	}
-	return result, nil
 }
 
 func (c *Client) newAttempt(ctx context.Context, req Request, g *Grant, l *lease) *Attempt {
@@ -122,37 +178,20 @@ func (c *Client) newAttempt(ctx context.Context, req Request, g *Grant, l *lease
 	return a
 }
 
-// runAttempt calls run with the lease kept, and leaves nothing running.
-func (c *Client) runAttempt(ctx context.Context, a *Attempt, maxRunTime time.Duration, run func(context.Context, *Attempt) Ended) Ended {
+// call calls run with the permit, nil for none, in its context. That an attempt
+// around this one has a permit gives this one none. The function's context ends
+// when call does, however that is.
+func (a *Attempt) call(p *receipt.Permit, maxRunTime time.Duration, run func(context.Context, *Attempt) Ended) Ended {
 	if maxRunTime <= 0 {
 		maxRunTime = DefaultMaxRunTime
 	}
-	timer := c.clock.AfterFunc(maxRunTime, func() { a.lose(ErrRunTime) })
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		a.keep(a.ctx, a.lose)
-	}()
-	returned := false
-	// No recover: the panic keeps its value and its stack, and Goexit goes on.
+	timer := a.client.clock.AfterFunc(maxRunTime, func() { a.lose(ErrRunTime) })
 	defer func() {
 		a.setReturned()
 		timer.Stop()
 		a.lose(errOver)
-		<-kept
-		if returned {
-			return
-		}
-		crash := Ended{As: oncekeeper.SettledUnknown, Status: &oncekeeper.Status{
-			Code: int32(codes.Unknown), Message: "the function panicked or left its goroutine",
-		}}
-		if err := c.settleAttempt(ctx, a, crash); err != nil {
-			c.reportUnsettled(ctx, a, crash.As, err)
-		}
 	}()
-	e := run(a.ctx, a)
-	returned = true
-	return e
+	return run(receipt.WithPermit(a.ctx, p), a)
 }
 
 var settlementNames = map[oncekeeper.Settlement]string{

@@ -105,12 +105,23 @@ func failToProto(s Settlement) *pb.FailRequest {
 }
 
 // settleAttempt settles what ran, whatever has become of ctx, for no longer than
-// the settle time-out. What cannot be kept whole is kept as far as it can.
-func (c *Client) settleAttempt(ctx context.Context, a *Attempt, e Ended) error {
+// the settle time-out.
+func (c *Client) settleAttempt(ctx context.Context, a *Attempt, end conclusion) error {
+	resource := a.resourceSet()
+	if end.Found {
+		resource = "" // the receipt has its own
+	}
+	return c.settleWhole(ctx, Settlement{
+		Key: a.key, Token: a.token, Ended: fit(end.ended, a.limit, resource), Retention: end.retention,
+	}, c.settleTimeout)
+}
+
+// settleWhole settles whatever has become of ctx, for no longer than limit. What
+// cannot be kept whole is kept as far as it can.
+func (c *Client) settleWhole(ctx context.Context, s Settlement, limit time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
-	end := c.clock.Monotonic() + c.settleTimeout
-	s := Settlement{Key: a.key, Token: a.token, Ended: fit(e, a.limit, a.resourceSet())}
-	_, err := c.settle(ctx, s, c.settleTimeout)
+	end := c.clock.Monotonic() + limit
+	_, err := c.settle(ctx, s, limit)
 	if tooMuch(err) {
 		s.Ended = least(s.Ended)
 		_, err = c.settle(ctx, s, max(1, end-c.clock.Monotonic()))
@@ -123,18 +134,21 @@ const giveBackTimeout = 5 * time.Second
 
 // giveBack settles a grant that will not be run, so that the next Begin need not
 // wait for its lease to end. That it could not be is no error: it will end.
-func (c *Client) giveBack(ctx context.Context, g *Grant) {
-	ctx = context.WithoutCancel(ctx)
-	_, err := c.settle(ctx, notRun(g), min(giveBackTimeout, c.settleTimeout))
+//
+// It closes the receipt like any other settlement: it may be the last attempt there
+// is, after which the key is given up as failed, and an effect of another life of
+// the key, or of an outage, may stand.
+func (c *Client) giveBack(ctx context.Context, g *Grant, r *receipts) {
+	end := r.conclude(ctx, g.Token, carried{ended: notRunEnding()})
+	s := Settlement{Key: g.key, Token: g.Token, Ended: fit(end.ended, g.MaxResponseBytes, ""), Retention: end.retention}
+	err := c.settleWhole(ctx, s, min(giveBackTimeout, c.settleTimeout))
 	if err != nil && !refused(err) {
 		c.log.DebugContext(ctx, "a grant that was not run could not be given back", c.logKey(g.key), "token", g.Token, "error", err)
 	}
 }
 
 func notRun(g *Grant) Settlement {
-	return Settlement{Key: g.key, Token: g.Token, Ended: Ended{As: oncekeeper.SettledRetryable, Status: &oncekeeper.Status{
-		Code: int32(codes.Canceled), Message: "the attempt was not run",
-	}}}
+	return Settlement{Key: g.key, Token: g.Token, Ended: notRunEnding()}
 }
 
 // fit makes e what the service keeps: a body over limit (0: not told) is omitted,

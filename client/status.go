@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/receipt"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
 
@@ -121,10 +122,13 @@ func GRPCStatus(s *oncekeeper.Status) *status.Status {
 }
 
 // endedBy gives how an attempt ended whose function returned err: as Final and
-// NotApplied marked it, but that an error of this service, be it a nested one's
-// or one's own, is never kept as the operation's answer.
+// NotApplied marked it, or else RolledBack, but that an error of this service, be it
+// a nested one's or one's own, is never kept as the operation's answer.
 func endedBy(err error) Ended {
 	as := oncekeeper.SettlementOf(err)
+	if as == oncekeeper.SettledUnknown && oncekeeper.IsRolledBack(err) {
+		as = oncekeeper.SettledRetryable
+	}
 	if as == oncekeeper.SettledFinal && OfService(err) {
 		as = oncekeeper.SettledUnknown
 	}
@@ -142,7 +146,7 @@ func OfService(err error) bool {
 	if _, ok := oncekeeper.SentinelOf(err); ok {
 		return true
 	}
-	for _, own := range []error{ErrUnavailable, ErrLeaseLost, ErrRunTime, ErrNested, ErrUndecodable} {
+	for _, own := range []error{ErrUnavailable, ErrLeaseLost, ErrRunTime, ErrNested, ErrUndecodable, receipt.ErrNoTable, receipt.ErrInDoubt, receipt.ErrTwice} {
 		if errors.Is(err, own) {
 			return true
 		}

@@ -54,30 +54,39 @@ func newTable(operation string, answers map[codes.Code]oncekeeper.Settlement, ch
 	return t, nil
 }
 
-// settlement gives what err, whose code is code, is settled as. An error of
-// Oncekeeper passes, and is never kept as an answer.
-func (t table) settlement(err error, code codes.Code, takeover bool) oncekeeper.Settlement {
+// settlement gives what err, whose code is code, is settled as: by its own mark,
+// else by its code, else by that of its transaction. An error of Oncekeeper passes,
+// and is never kept as an answer. receipts: what an earlier attempt did would have
+// been found by its receipt.
+func (t table) settlement(err error, code codes.Code, takeover, receipts bool) oncekeeper.Settlement {
 	as := oncekeeper.SettlementOf(err)
 	if as == oncekeeper.SettledUnknown {
-		as = t.ofCode(code, takeover)
+		var said bool
+		if as, said = t.ofCode(code, takeover, receipts); !said && oncekeeper.IsRolledBack(err) {
+			as = oncekeeper.SettledRetryable
+		}
 	}
 	if as == oncekeeper.SettledFinal && client.OfService(err) {
+		if oncekeeper.IsRolledBack(err) {
+			return oncekeeper.SettledRetryable
+		}
 		return oncekeeper.SettledUnknown
 	}
 	return as
 }
 
-func (t table) ofCode(code codes.Code, takeover bool) oncekeeper.Settlement {
+// ofCode gives what code is settled as; said is false where nothing is said of it.
+func (t table) ofCode(code codes.Code, takeover, receipts bool) (as oncekeeper.Settlement, said bool) {
 	if takeover {
 		if as, ok := t.takeover[code]; ok {
-			return as
+			return as, true
 		}
-		if echoes[code] {
-			return oncekeeper.SettledUnknown
+		if echoes[code] && !receipts {
+			return oncekeeper.SettledUnknown, true
 		}
 	}
 	if as, ok := t.any[code]; ok {
-		return as
+		return as, true
 	}
-	return oncekeeper.SettledUnknown
+	return oncekeeper.SettledUnknown, false
 }

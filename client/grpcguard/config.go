@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/client/internal/methodoptions"
+	"github.com/oncekeeper/oncekeeper/client/receipt"
 	optionsv1 "github.com/oncekeeper/oncekeeper/proto/oncekeeper/options/v1"
 )
 
@@ -43,6 +45,10 @@ type Config struct {
 	// out. Credentials, cookies, and what belongs to gRPC or to one connection
 	// cannot be named.
 	ReplayHeader, ReplayTrailer []string
+	// Receipts is where handlers leave a receipt of their effect, by InTx of
+	// client/receipt/pgxreceipt or sqlreceipt. What InTx gives is the method's own
+	// response.
+	Receipts receipt.Store
 	// InProgressUnavailable answers IN_PROGRESS as UNAVAILABLE rather than ABORTED,
 	// for callers whose retry policy knows that code alone.
 	InProgressUnavailable bool
@@ -61,8 +67,8 @@ type Method struct {
 	Options *optionsv1.IdempotencyOptions
 	// Codes says what a status code is settled as: SettledFinal (kept and
 	// replayed), SettledRetryable (nothing was done) or SettledUnknown. OK cannot be
-	// named. On a takeover NOT_FOUND, ALREADY_EXISTS and FAILED_PRECONDITION stay
-	// unknown all the same: TakeoverCodes says otherwise.
+	// named. On a takeover without receipts NOT_FOUND, ALREADY_EXISTS and
+	// FAILED_PRECONDITION stay unknown all the same: TakeoverCodes says otherwise.
 	Codes map[codes.Code]oncekeeper.Settlement
 	// TakeoverCodes is the same for attempts that took over, and wins there.
 	TakeoverCodes map[codes.Code]oncekeeper.Settlement
@@ -70,9 +76,29 @@ type Method struct {
 	Wait time.Duration
 	// MaxRunTime ends the context of what is run. 0: client.DefaultMaxRunTime.
 	MaxRunTime time.Duration
+	// NoReceipts is for a method whose effect is not in a transaction of InTx, where
+	// Config.Receipts are of others: a receipt that is not there would say of it that
+	// nothing happened.
+	NoReceipts bool
+	// Outage is what to do where Oncekeeper gives no verdict. Default:
+	// client.OutageClosed, which is UNAVAILABLE.
+	Outage client.Outage
+	// Reconcile is asked where nobody knows what became of an attempt.
+	Reconcile Reconcile
 	// Unguarded lets the method pass, whatever its proto says. Nothing is checked
 	// of it.
 	Unguarded bool
+}
+
+// Reconcile says whether the call that request and q name had its effect: see
+// client.Reconcile. The method's response goes with client.Happened. An error, which
+// is logged, is client.CannotTell.
+type Reconcile func(ctx context.Context, q client.Question, request proto.Message) (client.Finding, proto.Message, error)
+
+// ReceiptsTell is the Reconcile of a method whose whole effect is in the transaction
+// of its InTx: see client.ReceiptsTell.
+func ReceiptsTell(context.Context, client.Question, proto.Message) (client.Finding, proto.Message, error) {
+	return client.DidNotHappen, nil, nil
 }
 
 // check gives what is wrong with cfg itself, and fills in the defaults.
@@ -124,7 +150,7 @@ func (cfg *Config) resolve(answers map[codes.Code]oncekeeper.Settlement) (map[st
 		if named[operation].Unguarded {
 			continue
 		}
-		m, err := newMethod(found[operation], named[operation], cfg.Wait, answers)
+		m, err := cfg.newMethod(found[operation], named[operation], answers)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("grpcguard: %w", err))
 			continue

@@ -66,11 +66,11 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 		return handler(ctx, request)
 	}
 	stream := &capture{caller: grpc.ServerTransportStreamFromContext(ctx), method: info.FullMethod}
-	a, err := g.once.do(ctx, m, key, message, func(ctx context.Context) given {
+	a, err := g.once.do(ctx, call{method: m, key: key, request: message, set: stream.taken, run: func(ctx context.Context) given {
 		response, err := handler(grpc.NewContextWithServerTransportStream(ctx, stream), request)
 		header, trailer := stream.taken()
 		return given{response: response, err: err, header: header, trailer: trailer}
-	})
+	}})
 	switch {
 	case err != nil:
 		return refused(ctx, err)

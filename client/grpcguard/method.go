@@ -23,15 +23,17 @@ type method struct {
 	// keyField of the request is the key; empty: the metadata alone.
 	keyField string
 	required bool
-	// request is what every call of the method asks for, but the key and digest.
+	// request is what every call of the method asks for, but the key, the digest and
+	// what depends on them.
 	request client.Request
 	digest  *fingerprint.Message
 	// reply is the type of the method's response.
-	reply protoreflect.MessageType
-	table table
+	reply     protoreflect.MessageType
+	table     table
+	reconcile Reconcile
 }
 
-func newMethod(m methodoptions.Method, changes Method, wait time.Duration, answers map[codes.Code]oncekeeper.Settlement) (*method, error) {
+func (cfg *Config) newMethod(m methodoptions.Method, changes Method, answers map[codes.Code]oncekeeper.Settlement) (*method, error) {
 	if err := m.Guardable(); err != nil {
 		return nil, err
 	}
@@ -65,8 +67,19 @@ func newMethod(m methodoptions.Method, changes Method, wait time.Duration, answe
 	if err != nil {
 		return nil, err
 	}
+	wait := cfg.Wait
 	if changes.Wait != 0 {
 		wait = changes.Wait
+	}
+	store := cfg.Receipts
+	if changes.NoReceipts {
+		store = nil
+	}
+	if changes.Outage > client.OutageOpen {
+		return nil, fmt.Errorf("%s: %d is no outage mode", m.Operation, changes.Outage)
+	}
+	if changes.Outage == client.OutageReceiptsOnly && store == nil {
+		return nil, fmt.Errorf("%s: outage mode %q needs Config.Receipts", m.Operation, changes.Outage)
 	}
 	return &method{
 		operation: m.Operation, keyField: options.GetKeyField(), required: options.GetRequired(),
@@ -75,8 +88,9 @@ func newMethod(m methodoptions.Method, changes Method, wait time.Duration, answe
 			Lease:             lease, Retention: retention,
 			Hold: options.GetHold(), MaxAttempts: options.GetMaxAttempts(),
 			Wait: max(0, wait), MaxRunTime: changes.MaxRunTime,
+			Receipts: store, Outage: changes.Outage,
 		},
-		digest: digest, reply: typeOf(m.Descriptor.Output()), table: table,
+		digest: digest, reply: typeOf(m.Descriptor.Output()), table: table, reconcile: changes.Reconcile,
 	}, nil
 }
 

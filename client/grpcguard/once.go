@@ -56,11 +56,24 @@ type answer struct {
 	header, trailer metadata.MD
 }
 
-// do has run called for the call that key and request name, unless it ran
+// call is one call as it is guarded.
+type call struct {
+	method  *method
+	key     string
+	request proto.Message
+	// run gives what the handler or the downstream gives.
+	run func(context.Context) given
+	// set gives the header and trailer that were set so far; nil: none are known
+	// before run returns.
+	set func() (header, trailer metadata.MD)
+}
+
+// do has run called for the call that its key and request name, unless it ran
 // already. The error is a refusal, which wireError reads: run was not called, or
 // what it gave does not count.
-func (o *once) do(ctx context.Context, m *method, key string, request proto.Message, run func(context.Context) given) (answer, error) {
-	begin, err := o.begin(ctx, m, key, request)
+func (o *once) do(ctx context.Context, call call) (answer, error) {
+	m := call.method
+	begin, err := o.begin(ctx, call)
 	if err != nil {
 		o.stats.refused.Add(1)
 		return answer{}, err
@@ -70,32 +83,41 @@ func (o *once) do(ctx context.Context, m *method, key string, request proto.Mess
 	sent, _ := metadata.FromOutgoingContext(ctx)
 	result, err := o.keeper.Run(metadata.NewOutgoingContext(ctx, nil), begin, func(ctx context.Context, a *client.Attempt) client.Ended {
 		o.stats.ran.Add(1)
-		g := run(metadata.NewOutgoingContext(context.WithValue(ctx, attemptKey{}, a), sent))
+		if a.Outage() != client.OutageOpen {
+			ctx = context.WithValue(ctx, attemptKey{}, a)
+		}
+		g := call.run(metadata.NewOutgoingContext(ctx, sent))
 		var ended client.Ended
 		ended, own = o.end(m, a, g)
 		return ended
 	})
+	o.countOutage(result.Outage)
 	switch {
-	case result.Ran && !superseded(err):
-		return own, nil
-	case result.Ran:
+	case result.Ran && superseded(err):
 		o.stats.superseded.Add(1)
 		return answer{}, o.inProgress(m, supersededDelay)
 	case err != nil:
 		return answer{}, o.notBegun(ctx, m, err)
+	case result.Receipt:
+		return o.kept(ctx, m, result.Ended.Response)
+	case result.Outcome != nil:
+		return o.replay(ctx, m, result.Outcome)
+	case result.Ran && result.Outage == client.OutageReceiptsOnly && own.err != nil:
+		return o.endedBare(ctx, m, own)
+	case result.Ran:
+		return own, nil
 	case result.InProgress != nil:
 		o.stats.inProgress.Add(1)
 		return answer{}, o.inProgress(m, result.InProgress.RetryDelay)
-	case result.Unresolved != nil:
+	default:
 		o.stats.unresolved.Add(1)
 		return answer{}, unresolved(m, result.Unresolved)
-	default:
-		return o.replay(ctx, m, result.Outcome)
 	}
 }
 
 // begin gives what the call asks for, or why it cannot.
-func (o *once) begin(ctx context.Context, m *method, key string, request proto.Message) (client.Request, error) {
+func (o *once) begin(ctx context.Context, call call) (client.Request, error) {
+	m := call.method
 	tenant, err := o.Tenant(ctx)
 	if err != nil {
 		if _, ok := status.FromError(err); ok {
@@ -107,13 +129,27 @@ func (o *once) begin(ctx context.Context, m *method, key string, request proto.M
 		o.faults.report(ctx, m.operation, "the tenant of a call is not known", err)
 		return client.Request{}, status.Error(codes.Internal, "the tenant of the call cannot be told")
 	}
-	digest, err := m.digest.Fingerprint(request)
+	digest, err := m.digest.Fingerprint(call.request)
 	if err != nil {
 		return client.Request{}, status.Error(codes.InvalidArgument, err.Error())
 	}
 	begin := m.request
-	begin.Key = oncekeeper.Key{Tenant: tenant, Operation: m.operation, ID: key}
+	begin.Key = oncekeeper.Key{Tenant: tenant, Operation: m.operation, ID: call.key}
 	begin.Fingerprint = digest.Digest
+	codec := &codec{once: o, method: m, set: call.set}
+	if begin.Receipts != nil {
+		begin.Codec = codec
+	}
+	if m.reconcile != nil {
+		begin.Reconcile = func(ctx context.Context, q client.Question) (client.Finding, *oncekeeper.Response, error) {
+			found, message, err := m.reconcile(ctx, q, call.request)
+			if err != nil || found != client.Happened {
+				return found, nil, err
+			}
+			response, err := codec.Encode(message)
+			return found, response, err
+		}
+	}
 	return begin, nil
 }
 
@@ -121,7 +157,7 @@ func (o *once) begin(ctx context.Context, m *method, key string, request proto.M
 func (o *once) end(m *method, a *client.Attempt, g given) (client.Ended, answer) {
 	if g.err != nil {
 		st := client.StatusOf(g.err)
-		as := m.table.settlement(g.err, codes.Code(st.Code), a.Takeover())
+		as := m.table.settlement(g.err, codes.Code(st.Code), a.Takeover(), m.request.Receipts != nil)
 		return client.Ended{As: as, Status: st}, answer{err: &failure{err: oncekeeper.Past(g.err), st: client.GRPCStatus(st)}}
 	}
 	kept := &oncekeeper.Response{Metadata: o.replayable(g.header, g.trailer)}

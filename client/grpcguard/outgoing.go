@@ -2,6 +2,7 @@ package grpcguard
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -39,8 +40,11 @@ type Outgoing struct {
 }
 
 // NewOutgoing makes a guard of outgoing calls that asks keeper. Its errors are
-// New's.
+// New's; and it takes no Receipts: what is called has its effect elsewhere.
 func NewOutgoing(keeper *client.Client, cfg OutgoingConfig) (*Outgoing, error) {
+	if cfg.Receipts != nil {
+		return nil, errors.New("grpcguard: Config.Receipts are of a server's handlers: an outgoing call has its effect elsewhere, and leaves none")
+	}
 	o, err := newOnce(keeper, cfg.Config, nil)
 	if err != nil {
 		return nil, err
@@ -84,13 +88,13 @@ func (o *Outgoing) unary(
 		o.once.stats.keyless.Add(1)
 		return invoke(ctx, fullMethod, request, reply, conn, options...)
 	}
-	a, err := o.once.do(ctx, m, key, message, func(run context.Context) given {
+	a, err := o.once.do(ctx, call{method: m, key: key, request: message, run: func(run context.Context) given {
 		var header, trailer metadata.MD
 		run, end := endWith(run, ctx)
 		defer end()
 		err := invoke(run, fullMethod, message, reply, conn, append(slices.Clip(options), grpc.Header(&header), grpc.Trailer(&trailer))...)
 		return given{response: reply, err: err, header: header, trailer: trailer}
-	})
+	}})
 	if err != nil {
 		return err
 	}

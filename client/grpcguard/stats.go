@@ -3,7 +3,9 @@ package grpcguard
 import "sync/atomic"
 
 // Stats counts calls since the start. Every call of a guarded method is in one of
-// Keyless to Left; Superseded is in Ran too.
+// Keyless to Left; Superseded is in Ran too, and so is a call that ran and found the
+// effect of an earlier one when its receipt was closed, which is Replayed besides.
+// What was asked of receipts and reconcilers is in client.Stats.
 type Stats struct {
 	// NotGuarded: calls of methods that are not guarded; Streams: streams, which
 	// never are.
@@ -31,11 +33,14 @@ type Stats struct {
 	Unavailable int64
 	// Left: calls whose caller left before they were begun.
 	Left int64
+	// OutageReceipts and OutageOpen: attempts that were run while Oncekeeper gave no
+	// verdict, under the receipt alone, and unguarded. They are in Ran too.
+	OutageReceipts, OutageOpen int64
 }
 
 type counters struct {
 	notGuarded, streams, keyless, ran, superseded, replayed, notKept, inProgress,
-	unresolved, exhausted, mismatch, refused, unavailable, left atomic.Int64
+	unresolved, exhausted, mismatch, refused, unavailable, left, outageReceipts, outageOpen atomic.Int64
 }
 
 func (c *counters) read() Stats {
@@ -44,5 +49,6 @@ func (c *counters) read() Stats {
 		Ran: c.ran.Load(), Superseded: c.superseded.Load(), Replayed: c.replayed.Load(), NotKept: c.notKept.Load(),
 		InProgress: c.inProgress.Load(), Unresolved: c.unresolved.Load(), Exhausted: c.exhausted.Load(),
 		Mismatch: c.mismatch.Load(), Refused: c.refused.Load(), Unavailable: c.unavailable.Load(), Left: c.left.Load(),
+		OutageReceipts: c.outageReceipts.Load(), OutageOpen: c.outageOpen.Load(),
 	}
 }

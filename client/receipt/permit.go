@@ -54,8 +54,12 @@ func (p *Permit) SetApplied(r *oncekeeper.Response) {
 	p.applied = r
 }
 
-// Applied gives what the key's receipt holds; nil where that is not known.
+// Applied gives what the key's receipt holds; nil where that is not known, and of a
+// nil Permit.
 func (p *Permit) Applied() *oncekeeper.Response {
+	if p == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.applied
@@ -63,7 +67,8 @@ func (p *Permit) Applied() *oncekeeper.Response {
 
 type permitKey struct{}
 
-// WithPermit gives a context for an attempt's function.
+// WithPermit gives a context for an attempt's function. A nil Permit hides that of
+// an attempt around it, whose key is another.
 func WithPermit(ctx context.Context, p *Permit) context.Context {
 	return context.WithValue(ctx, permitKey{}, p)
 }

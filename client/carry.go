@@ -1,0 +1,200 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/internal/steps"
+	"github.com/oncekeeper/oncekeeper/client/receipt"
+)
+
+// carried is how a grant was used, before it is settled.
+type carried struct {
+	ran bool
+	// ended is what the grant is to be settled as.
+	ended Ended
+	// applied: it is what the receipt holds.
+	applied bool
+	// outcome is the answer where the grant was not run.
+	outcome *oncekeeper.Outcome
+	// err is what the caller gets where there is no answer.
+	err error
+	// refused: the receipt is another request's.
+	refused bool
+}
+
+// carry uses a grant and settles it, and leaves nothing running.
+func (c *Client) carry(ctx context.Context, req Request, r *receipts, g *Grant, l *lease, run func(context.Context, *Attempt) Ended) (Result, error) {
+	a := c.newAttempt(ctx, req, g, l)
+	p := r.permit(a)
+	stopKeeping := a.startKeeping(ctx)
+	returned := false
+	// No recover: a panic keeps its value and its stack, and Goexit goes on.
+	defer func() {
+		if returned {
+			return
+		}
+		a.setReturned()
+		a.lose(errOver)
+		stopKeeping()
+		crash := r.conclude(ctx, a.token, crashed(p))
+		if err := c.settleAttempt(ctx, a, crash); err != nil {
+			c.reportUnsettled(ctx, a, crash.ended.As, err)
+		}
+	}()
+	done := c.use(ctx, req, r, a, p, run)
+	returned = true
+	a.setReturned()
+	a.lose(errOver)
+	end := r.conclude(ctx, a.token, done)
+	stopKeeping()
+	return c.reply(ctx, r, a, done, end, c.settleAttempt(ctx, a, end))
+}
+
+// startKeeping keeps the attempt's lease until it is stopped.
+func (a *Attempt) startKeeping(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		a.keep(ctx, a.lose)
+	}()
+	return func() {
+		cancel()
+		<-kept
+	}
+}
+
+// crashed is how an attempt ended that did not return.
+func crashed(p *receipt.Permit) carried {
+	if applied := p.Applied(); applied != nil {
+		return carried{ran: true, applied: true, ended: Ended{As: oncekeeper.SettledComplete, Response: applied}}
+	}
+	return carried{ran: true, ended: Ended{As: oncekeeper.SettledUnknown, Status: &oncekeeper.Status{
+		Code: int32(codes.Unknown), Message: "the function panicked or left its goroutine",
+	}}}
+}
+
+// use looks, asks and runs, as far as there is need.
+func (c *Client) use(ctx context.Context, req Request, r *receipts, a *Attempt, p *receipt.Permit, run func(context.Context, *Attempt) Ended) carried {
+	asked := steps.Asked{Said: steps.Granted, Number: a.number, Takeover: a.takeover, Receipts: r != nil, Reconciles: req.Reconcile != nil}
+	step := steps.First(asked)
+	var row *receipt.Receipt
+	var failed error
+	if step == steps.Look {
+		var found steps.Finding
+		row, found, failed = r.look(context.WithoutCancel(ctx), a.token)
+		step = steps.AfterLook(asked, found)
+	}
+	var told *oncekeeper.Response
+	if step == steps.Ask {
+		var found Finding
+		found, told = c.ask(a.ctx, req.Reconcile, Question{Key: a.key, Token: a.token, Number: a.number, Checkpoint: a.Checkpoint()})
+		step = steps.AfterAsk(asked.Said, steps.Told(found))
+	}
+	if step == steps.Run && a.ctx.Err() != nil {
+		return carried{ended: notRunEnding(), err: fmt.Errorf("begin: %w", context.Cause(a.ctx))}
+	}
+	switch step {
+	case steps.Run:
+		return c.runIt(a, p, req.MaxRunTime, run)
+	case steps.CompleteFound:
+		return carried{ended: Ended{As: oncekeeper.SettledComplete, Response: row.Response}, applied: true, outcome: outcomeOf(row)}
+	case steps.CompleteTold:
+		return carried{ended: Ended{As: oncekeeper.SettledComplete, Response: told}, outcome: &oncekeeper.Outcome{
+			Response: told, Origin: oncekeeper.OriginAttempt, Token: a.token, Attempt: a.number,
+		}}
+	case steps.Refuse:
+		return carried{ended: notRunEnding(), refused: true}
+	case steps.Unknown:
+		return carried{ended: Ended{As: oncekeeper.SettledUnknown, Status: StatusOf(errCannotTell)}, err: cannotTell()}
+	default:
+		if failed == nil {
+			failed = &unproven{what: "look at the receipt", says: errFloored}
+		}
+		return carried{ended: notRunEnding(), err: failed}
+	}
+}
+
+// errFloored: a later attempt closed the receipt, or one of a service that was
+// lost and whose clock was ahead.
+var errFloored = errors.New("the receipt is closed to this attempt: a later one has the key, or the service's clock is behind an earlier one's")
+
+func (c *Client) runIt(a *Attempt, p *receipt.Permit, maxRunTime time.Duration, run func(context.Context, *Attempt) Ended) carried {
+	e := a.call(p, maxRunTime, run)
+	if applied := p.Applied(); applied != nil {
+		c.stats.applied.Add(1)
+		return carried{ran: true, applied: true, ended: Ended{As: oncekeeper.SettledComplete, Response: applied}}
+	}
+	return carried{ran: true, ended: e}
+}
+
+// reply is what the caller of a grant is given, once it was settled with err.
+func (c *Client) reply(ctx context.Context, r *receipts, a *Attempt, done carried, end conclusion, err error) (Result, error) {
+	settled := steps.Taken
+	switch {
+	case superseded(err):
+		settled = steps.Superseded
+	case err != nil:
+		settled = steps.Lost
+	}
+	if !done.ran {
+		return replyUnrun(r, done, end, settled)
+	}
+	result := Result{Ran: true, Ended: done.ended, Token: a.token, Receipt: done.applied}
+	switch {
+	case settled == steps.Lost:
+		result.Unsettled = err
+		c.reportUnsettled(ctx, a, end.ended.As, err)
+	case end.Unclosed:
+		result.Unsettled = end.err
+		c.reportUnsettled(ctx, a, done.ended.As, end.err)
+	}
+	switch reply := steps.Replies(done.ended.As, end.Ending, settled); {
+	case reply == steps.TheReceipts:
+		if end.row != nil {
+			result.Outcome = outcomeOf(end.row)
+		}
+		return result, nil
+	case reply == steps.Refusal:
+		return result, r.mismatch()
+	case reply == steps.Another:
+		return result, err
+	case reply == steps.ComeBack && end.Unclosed:
+		return result, end.err
+	case reply == steps.ComeBack && r != nil:
+		return result, &unproven{what: "settle", says: errNotKept, cause: err}
+	default:
+		return result, nil
+	}
+}
+
+// replyUnrun is reply for a grant that was not run.
+func replyUnrun(r *receipts, done carried, end conclusion, settled steps.Settled) (Result, error) {
+	switch {
+	case end.Found && end.row != nil:
+		return Result{Outcome: outcomeOf(end.row)}, nil
+	case end.Refused:
+		return Result{}, r.mismatch()
+	case done.err != nil:
+		return Result{}, done.err
+	case end.Unclosed:
+		return Result{}, end.err
+	case settled == steps.Superseded && !end.Found:
+		return Result{InProgress: &InProgress{}}, nil
+	default:
+		return Result{Outcome: done.outcome}, nil
+	}
+}
+
+// superseded says whether the service says that another outcome counts.
+func superseded(err error) bool {
+	return errors.Is(err, oncekeeper.ErrFenced) || errors.Is(err, oncekeeper.ErrAlreadySettled)
+}
+
+var errNotKept = errors.New("it failed for good, and the service could not be told: the next attempt may succeed")
