@@ -40,7 +40,8 @@ import (
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
-// Config is the service's own. Store is required, and Keeper.Close closes it.
+// Config is the service's own. Store is required, and Keeper.Close closes it. What
+// expired stays on disk unless Sweep.Interval says how often to delete it.
 type Config = server.Config
 
 // connBytes is how much a connection holds of what its reader has not taken.

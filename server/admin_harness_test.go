@@ -2,25 +2,15 @@ package server_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"log/slog"
-	"net"
+	"strings"
 	"sync"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/oncekeeper/oncekeeper/clock"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/server"
-	"github.com/oncekeeper/oncekeeper/storage"
-	"github.com/oncekeeper/oncekeeper/storage/pebble"
-	"github.com/oncekeeper/oncekeeper/storage/postgres"
-	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 
 // operated is a server with both of its services, whose log the test reads.
@@ -32,14 +22,31 @@ type operated struct {
 
 // logged is a log as text.
 type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	mu    sync.Mutex
+	text  bytes.Buffer
+	grown chan struct{}
 }
 
 func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case l.grown <- struct{}{}:
+	default:
+	}
 	return l.text.Write(p)
+}
+
+// await returns once the log has text.
+func (l *logged) await(t *testing.T, text string) {
+	t.Helper()
+	for ctx := testContext(t); !strings.Contains(l.String(), text); {
+		select {
+		case <-l.grown:
+		case <-ctx.Done():
+			t.Fatalf("the log lacks %q:\n%s", text, l)
+		}
+	}
 }
 
 func (l *logged) String() string {
@@ -49,53 +56,21 @@ func (l *logged) String() string {
 }
 
 // onStores runs a test of what an operator sees, which is the same on every store.
-// Where the test moves time it says so, and runs on the store whose clock moves.
 func onStores(t *testing.T, test func(t *testing.T, h *operated)) {
-	t.Run("pebble", func(t *testing.T) { test(t, onPebbleAlone(t)) })
-	t.Run("postgres", func(t *testing.T) {
-		store, err := postgres.Open(testContext(t), postgres.Config{DSN: pgtest.Database(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		test(t, operate(t, clock.NewManual(epoch), store))
-	})
+	onEveryStore(t, func(t *testing.T, on records) { test(t, operate(t, on, nil)) })
 }
 
-func onPebbleAlone(t *testing.T) *operated {
+// operate serves the records, by a server of its own each time.
+func operate(t *testing.T, on records, config func(*server.Config)) *operated {
 	t.Helper()
-	clk := clock.NewManual(epoch)
-	store, err := pebble.Open(pebble.Config{Clock: clk})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return operate(t, clk, store)
-}
-
-// operate serves store, which it closes when the test ends.
-func operate(t *testing.T, clk *clock.Manual, store storage.Store) *operated {
-	t.Helper()
-	log := &logged{}
-	srv, err := server.New(server.Config{Store: store, Clock: clk, Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lis := bufconn.Listen(1 << 20)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(lis) }()
-	conn, err := grpc.NewClient("passthrough:test",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		if err := errors.Join(srv.Shutdown(testContext(t)), <-served, store.Close()); err != nil {
-			t.Error(err)
+	log := &logged{grown: make(chan struct{}, 1)}
+	h := start(t, on, setup{config: func(cfg *server.Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+		if config != nil {
+			config(cfg)
 		}
-	})
-	h := &harness{IdempotencyServiceClient: pb.NewIdempotencyServiceClient(conn), clock: clk, server: srv, conn: conn}
-	return &operated{harness: h, AdminServiceClient: pb.NewAdminServiceClient(conn), log: log}
+	}})
+	return &operated{harness: h, AdminServiceClient: pb.NewAdminServiceClient(h.conn), log: log}
 }
 
 // look gives the record of key id, which must be there.

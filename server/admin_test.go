@@ -147,7 +147,7 @@ func TestAnOperatorWhoLookedBeforeTheHolderSettledUndoesNothing(t *testing.T) {
 }
 
 func TestALiveRecordTellsAnOperatorWhenToComeBack(t *testing.T) {
-	h := onPebbleAlone(t)
+	h := operate(t, onPebble(t), nil)
 	h.grant(t, begin("1", ""))
 	var trailer metadata.MD
 	_, err := h.ResolveRecord(testContext(t), released("1", h.look(t, "1").GetEtag(), false), grpc.Trailer(&trailer))
@@ -190,7 +190,9 @@ func TestWaitersAreToldWhatAnOperatorDid(t *testing.T) {
 				}
 				answers <- res
 			}()
-			h.server.AwaitAsleep(testContext(t), 1)
+			if err := h.server.AwaitAsleep(testContext(t), 1); err != nil {
+				t.Fatal(err)
+			}
 			if err := act(name, h.look(t, name).GetEtag()); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -208,7 +210,7 @@ func TestWaitersAreToldWhatAnOperatorDid(t *testing.T) {
 }
 
 func TestAResolutionOutsideItsLimitsNamesEachField(t *testing.T) {
-	h := onPebbleAlone(t)
+	h := operate(t, onPebble(t), nil)
 	for _, c := range []struct {
 		field string
 		spoil func(*pb.ResolveRecordRequest)
@@ -247,7 +249,7 @@ func TestAResolutionOutsideItsLimitsNamesEachField(t *testing.T) {
 }
 
 func TestTheReasonIsLoggedWithTheKeyHashed(t *testing.T) {
-	h := onPebbleAlone(t)
+	h := operate(t, onPebble(t), nil)
 	const id = "secret-card-4711"
 	h.grant(t, begin(id, ""))
 	if _, err := h.ResolveRecord(testContext(t), released(id, h.look(t, id).GetEtag(), true)); err != nil {

@@ -75,13 +75,18 @@ func (s *Server) lastWord(w *waiter, res storage.Result) storage.Result {
 	return res
 }
 
-// boundWait leaves the caller's deadline a tenth, and 10 ms at the least, for the
-// answer's way back.
+// boundWait leaves the caller's deadline room for the answer's way back.
 func (s *Server) boundWait(ctx context.Context, wait time.Duration) time.Duration {
 	wait = min(wait, s.policy.MaxWait)
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
-		wait = min(wait, left-max(left/10, 10*time.Millisecond))
+		wait = min(wait, left-answerMargin(left))
 	}
 	return wait
+}
+
+// answerMargin is what of the time left to a caller's deadline the answer's way
+// back may take: a tenth, and 10 ms at the least.
+func answerMargin(left time.Duration) time.Duration {
+	return max(left/10, 10*time.Millisecond)
 }

@@ -36,6 +36,8 @@ type setup struct {
 	waiters    int
 	allWaiters int
 	codec      grpc.CallOption
+	// config changes whatever else a server is made of.
+	config func(*server.Config)
 }
 
 // start serves the records, by a server of its own each time.
@@ -49,7 +51,11 @@ func start(t *testing.T, on records, with setup) *harness {
 		with.policy = policy.Default()
 	}
 	clk := clock.NewManual(epoch)
-	srv, err := server.New(server.Config{Store: store, Policy: &with.policy, Clock: clk, MaxWaitersPerKey: with.waiters, MaxWaiters: with.allWaiters})
+	cfg := server.Config{Store: store, Policy: &with.policy, Clock: clk, MaxWaitersPerKey: with.waiters, MaxWaiters: with.allWaiters}
+	if with.config != nil {
+		with.config(&cfg)
+	}
+	srv, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

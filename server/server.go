@@ -44,6 +44,8 @@ type Config struct {
 	// MaxWaiters bounds the Begins that wait at once, in all and for one key; past
 	// that they are answered in progress. Defaults: 10,000 and 1,000.
 	MaxWaiters, MaxWaitersPerKey int
+	// Sweep is how what has expired is deleted.
+	Sweep Sweeping
 	// Options go to grpc.NewServer, behind the server's own.
 	Options []grpc.ServerOption
 }
@@ -56,6 +58,7 @@ type Server struct {
 	log     *slog.Logger
 	waiting *waiting
 	watch   *watcher
+	sweeper *sweeper
 	faults  *faultLog
 	health  *health.Server
 	grpc    *grpc.Server
@@ -76,6 +79,10 @@ func New(cfg Config) (*Server, error) {
 	if err := s.policy.Validate(); err != nil {
 		return nil, fmt.Errorf("server.Config: Policy: %w", err)
 	}
+	sweep, err := cfg.Sweep.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("server.Config: Sweep: %w", err)
+	}
 	if s.clock == nil {
 		s.clock = clock.System
 	}
@@ -86,6 +93,7 @@ func New(cfg Config) (*Server, error) {
 	s.faults = newFaultLog(s.clock)
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.watch = newWatcher(s)
+	s.sweeper = &sweeper{store: s.store, clock: s.clock, log: s.log, cfg: sweep, failed: s.logUnasked}
 	s.grpc = grpc.NewServer(append(s.options(), cfg.Options...)...)
 	registerStrict(s.grpc, &pb.IdempotencyService_ServiceDesc, idempotency{Server: s})
 	registerStrict(s.grpc, &pb.AdminService_ServiceDesc, admin{Server: s})
@@ -151,6 +159,7 @@ func (s *Server) recovered(ctx context.Context, fault any) error {
 // Serve answers calls on lis until Shutdown; it gives nil then.
 func (s *Server) Serve(lis net.Listener) error {
 	defer s.watch.start()()
+	defer s.sweeper.start()()
 	if err := s.grpc.Serve(lis); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}

@@ -30,7 +30,7 @@ type watcher struct {
 }
 
 func newWatcher(s *Server) *watcher {
-	return &watcher{store: s.store, waiting: s.waiting, clock: s.clock, failed: s.logUnwatched, kick: make(chan struct{}, 1)}
+	return &watcher{store: s.store, waiting: s.waiting, clock: s.clock, failed: s.logUnasked, kick: make(chan struct{}, 1)}
 }
 
 // start begins to watch, and gives what ends it and waits until it has ended.
@@ -127,8 +127,8 @@ func (q *waiting) changed(key oncekeeper.Key, res storage.Result) bool {
 	return (before == nil) != (after == nil) || before != nil && before.Etag() != after.Etag()
 }
 
-// logUnwatched logs why waiters are not told what other servers do.
-func (s *Server) logUnwatched(ctx context.Context, err error) {
+// logUnasked logs a fault of what the server does by itself, where nobody is told.
+func (s *Server) logUnasked(ctx context.Context, err error) {
 	if sentinel, ok := oncekeeper.SentinelOf(err); ok {
 		s.logFault(ctx, sentinel, err)
 		return

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/storage"
+)
+
+// defaultSweep is how many records one Sweep deletes where its caller does not
+// say.
+const defaultSweep = 10_000
+
+func (s admin) Sweep(ctx context.Context, req *pb.SweepRequest) (*pb.SweepResponse, error) {
+	var f fields
+	q := readSweep(&f, req)
+	if err := f.err(); err != nil {
+		return nil, s.statusOf(ctx, err, req.GetOperation())
+	}
+	q.Grace = s.sweeper.cfg.Grace
+	swept, err := s.sweepUntil(ctx, q)
+	if !q.DryRun {
+		s.log.InfoContext(ctx, "an operator swept", "records", swept.Records, "more", swept.More)
+	}
+	if err != nil {
+		return nil, s.statusOf(ctx, err, req.GetOperation())
+	}
+	return &pb.SweepResponse{Swept: swept.Records, More: swept.More}, nil
+}
+
+// errTimeIsUp ends a sweep while its caller still listens.
+var errTimeIsUp = errors.New("the caller's deadline is near")
+
+// sweepUntil sweeps until the caller's deadline is near, and then gives what was
+// swept by then.
+func (s *Server) sweepUntil(ctx context.Context, q storage.SweepQuery) (storage.Swept, error) {
+	bounded := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithDeadlineCause(ctx, deadline.Add(-answerMargin(time.Until(deadline))), errTimeIsUp)
+		defer cancel()
+	}
+	swept, err := s.store.Sweep(bounded, q)
+	if err != nil && errors.Is(context.Cause(bounded), errTimeIsUp) && ctx.Err() == nil {
+		swept.More = true
+		return swept, nil
+	}
+	return swept, err
+}
+
+func readSweep(f *fields, req *pb.SweepRequest) storage.SweepQuery {
+	q := storage.SweepQuery{Limit: int(req.GetMaxRecords()), DryRun: req.GetDryRun()}
+	q.Tenant, q.Operation = f.scope(req.GetTenant(), req.GetOperation())
+	switch {
+	case q.Limit < 0:
+		f.refuse("max_records", "is below zero")
+	case q.Limit == 0:
+		q.Limit = defaultSweep
+	}
+	return q
+}
