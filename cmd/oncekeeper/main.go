@@ -28,6 +28,8 @@ type cli struct {
 	Get     getCmd     `cmd:"" help:"Show what is known of a key."`
 	Resolve resolveCmd `cmd:"" help:"Decide a key that no attempt will settle."`
 	Delete  deleteCmd  `cmd:"" help:"Forget what is known of a key."`
+	List    listCmd    `cmd:"" help:"List keys and their states."`
+	Sweep   sweepCmd   `cmd:"" help:"Delete records whose retention has passed."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 
 	Log logFlags `embed:"" prefix:"log-"`

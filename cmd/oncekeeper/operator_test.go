@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
@@ -32,12 +29,7 @@ func atService(t *testing.T, store string) pb.IdempotencyServiceClient {
 	t.Helper()
 	address, _ := serving(t, "--store", store)
 	t.Setenv("ONCEKEEPER_ADDRESS", address)
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return pb.NewIdempotencyServiceClient(conn)
+	return dialled(t, address)
 }
 
 // held makes a key of tenant demo that is held, and gives its token.
@@ -81,6 +73,7 @@ func TestExamplesOfTheHelpDoWhatTheySay(t *testing.T) {
 	onBothStores(t, func(t *testing.T, keeper pb.IdempotencyServiceClient) {
 		for name, help := range map[string]string{
 			"get": (&getCmd{}).Help(), "resolve": (&resolveCmd{}).Help(), "delete": (&deleteCmd{}).Help(),
+			"list": (&listCmd{}).Help(), "sweep": (&sweepCmd{}).Help(),
 		} {
 			found := examples.FindAllStringSubmatch(help, -1)
 			if len(found) == 0 {

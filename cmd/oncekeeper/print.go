@@ -13,14 +13,15 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
-func printJSON(w io.Writer, rec *pb.KeyRecord) error {
-	raw, err := protojson.Marshal(rec)
+func printJSON(w io.Writer, m proto.Message) error {
+	raw, err := protojson.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func printTable(w io.Writer, rec *pb.KeyRecord) error {
 			_, _ = fmt.Fprintf(t, "%s\t%s\n", name, printable(s))
 		}
 	}
-	row("state", strings.TrimPrefix(rec.GetState().String(), "STATE_"))
+	row("state", stateName(rec))
 	row("tenant", rec.GetKey().GetTenant())
 	row("operation", rec.GetKey().GetOperation())
 	row("id", rec.GetKey().GetId())

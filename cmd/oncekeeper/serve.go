@@ -18,6 +18,8 @@ type serveCmd struct {
 	Listen   string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
 	Insecure bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
 	Drain    time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
+
+	Sweep sweepFlags `embed:"" prefix:"sweep-"`
 }
 
 // Validate refuses a command line that cannot be served.
@@ -55,7 +57,7 @@ func (c *serveCmd) close(store storage.Store) error {
 }
 
 func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string, log *slog.Logger, broken <-chan error) error {
-	srv, err := server.New(server.Config{Store: store, Logger: log})
+	srv, err := server.New(server.Config{Store: store, Logger: log, Sweep: c.Sweep.config()})
 	if err != nil {
 		return err
 	}
