@@ -20,6 +20,7 @@ import (
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/inprocess"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage/pebble"
 )
@@ -84,6 +85,12 @@ func (s *Server) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 
 // Client makes a client of the service, on the Server's clock and connection.
 func (s *Server) Client(opts ...client.Option) *client.Client { return s.keeper.Client(opts...) }
+
+// Admin gives the operators' side of the service, to resolve what a test holds.
+func (s *Server) Admin() pb.AdminServiceClient {
+	s.t.Helper()
+	return pb.NewAdminServiceClient(s.Dial())
+}
 
 // Record gives what the service knows of key, and nil for nothing.
 func (s *Server) Record(key oncekeeper.Key) *client.Record {
