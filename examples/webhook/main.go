@@ -94,7 +94,9 @@ func demo(ctx context.Context, out io.Writer, keeper *client.Client) error {
 		fmt.Fprintf(out, "%-26s %s\n", d.what, answer)
 	}
 	for len(pending) > 0 {
-		wk.work(ctx, <-pending)
+		if r := wk.work(ctx, <-pending); r.Err != nil {
+			return r.Err
+		}
 	}
 	acme := wk.accounts.of("acme")
 	fmt.Fprintf(out, "\nbalance %d (want 15), email %s (want new@acme.example)\n", acme.Balance, acme.Email)

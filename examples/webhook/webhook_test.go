@@ -69,7 +69,6 @@ type delivery struct {
 	age      time.Duration
 	secret   []byte
 	change   func(http.Header)
-	path     string
 }
 
 func (s *shop) deliver(t *testing.T, d delivery) *httptest.ResponseRecorder {
