@@ -47,17 +47,16 @@ func (s *Store) boundAnswers(ctx context.Context, batch []*task) {
 
 func (s *Store) sizes(ctx context.Context, keys *columnsOf, into map[oncekeeper.Key]int64) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, s.sql.sizes.of(keys.n), keys.args()...)
-		if err != nil {
-			return err
-		}
-		return scanEach(rows, func(rows pgx.Rows) error {
+		b := &pgx.Batch{}
+		n := s.queueRead(b, keys, s.sql.sizes)
+		br := conn.SendBatch(ctx, b)
+		return closed(br, eachOf(br, n, func(rows pgx.Rows) error {
 			var key oncekeeper.Key
 			var bytes int64
 			err := rows.Scan(&key.Tenant, &key.Operation, &key.ID, &bytes)
 			into[key] = bytes
 			return err
-		})
+		}))
 	})
 }
 

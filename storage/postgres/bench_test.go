@@ -67,7 +67,7 @@ func plain(b *testing.B, dsn string, callers int) func(string, *oncekeeper.Respo
 		b.Fatal(err)
 	}
 	b.Cleanup(pool.Close)
-	sql := newStatements(databaseClock)
+	sql := newStatements(databaseClock, PlanMany, true)
 	return func(id string, response *oncekeeper.Response) error {
 		var begin, settle columnsOf
 		if err := addBegin(&begin, testBegin(id, id)); err != nil {

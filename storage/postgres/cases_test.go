@@ -24,11 +24,19 @@ type bench struct {
 	cfg Config
 }
 
-func newBench(t testing.TB) *bench {
+func newBench(t testing.TB, plan Plan) *bench {
 	t.Helper()
-	cfg := Config{DSN: pgtest.Database(t), clock: testClock}
+	cfg := Config{DSN: pgtest.Database(t), Plan: plan, clock: testClock}
 	h := handsOn(t, cfg.DSN)
+	cfg.elapsed = h.elapsed
 	return &bench{mustOpen(t, cfg), h, cfg}
+}
+
+// onEachPlan runs a test under each plan.
+func onEachPlan(t *testing.T, test func(t *testing.T, plan Plan)) {
+	for _, plan := range []Plan{PlanMany, PlanSingle} {
+		t.Run(string(plan), func(t *testing.T) { test(t, plan) })
+	}
 }
 
 func (b *bench) apply(cmd lifecycle.Command) storage.Result {
@@ -123,190 +131,200 @@ func (b *bench) during(t testing.TB, cmd lifecycle.Command, do func()) storage.R
 }
 
 func TestARecoveryThatReadAnOldRecordWritesNothingOverANewOne(t *testing.T) {
-	for name, c := range map[string]struct {
-		meanwhile func(other *Store, token int64) lifecycle.Command
-		want      lifecycle.Verdict
-	}{
-		"completed":  {func(_ *Store, token int64) lifecycle.Command { return testComplete("1", token) }, lifecycle.Replayed},
-		"taken over": {func(*Store, int64) lifecycle.Command { return testBegin("1", "c") }, lifecycle.InProgress},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			other := mustOpen(t, b.cfg)
-			first := b.granted(t, testBegin("1", "a"))
-			b.advance(time.Hour)
-			b.afterLook = func() {
-				if res := other.Apply(context.Background(), c.meanwhile(other, first.Token))[0]; res.Refusal() != nil {
-					t.Errorf("meanwhile: %v", res.Refusal())
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		for name, c := range map[string]struct {
+			meanwhile func(other *Store, token int64) lifecycle.Command
+			want      lifecycle.Verdict
+		}{
+			"completed":  {func(_ *Store, token int64) lifecycle.Command { return testComplete("1", token) }, lifecycle.Replayed},
+			"taken over": {func(*Store, int64) lifecycle.Command { return testBegin("1", "c") }, lifecycle.InProgress},
+		} {
+			t.Run(name, func(t *testing.T) {
+				b := newBench(t, plan)
+				other := mustOpen(t, b.cfg)
+				first := b.granted(t, testBegin("1", "a"))
+				b.advance(time.Hour)
+				b.afterLook = func() {
+					if res := other.Apply(context.Background(), c.meanwhile(other, first.Token))[0]; res.Refusal() != nil {
+						t.Errorf("meanwhile: %v", res.Refusal())
+					}
 				}
-			}
-			if got := b.apply(testBegin("1", "b")); got.Err != nil || got.Verdict != c.want {
-				t.Errorf("the recovery got %v %v, want %v", got.Verdict, got.Err, c.want)
-			}
-		})
-	}
+				if got := b.apply(testBegin("1", "b")); got.Err != nil || got.Verdict != c.want {
+					t.Errorf("the recovery got %v %v, want %v", got.Verdict, got.Err, c.want)
+				}
+			})
+		}
+	})
 }
 
 func TestABeginThatWaitsForAnothersInsertIsAnsweredWhateverBecomesOfIt(t *testing.T) {
-	b := newBench(t)
-	for name, c := range map[string]struct {
-		end  func(pgx.Tx) error
-		want lifecycle.Verdict
-	}{
-		"committed":   {func(tx pgx.Tx) error { return tx.Commit(context.Background()) }, lifecycle.InProgress},
-		"rolled back": {func(tx pgx.Tx) error { return tx.Rollback(context.Background()) }, lifecycle.Granted},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tx := b.inserted(t, testBegin(name, "other"))
-			got := b.during(t, testBegin(name, "this"), func() {
-				if err := c.end(tx); err != nil {
-					t.Error(err)
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		b := newBench(t, plan)
+		for name, c := range map[string]struct {
+			end  func(pgx.Tx) error
+			want lifecycle.Verdict
+		}{
+			"committed":   {func(tx pgx.Tx) error { return tx.Commit(context.Background()) }, lifecycle.InProgress},
+			"rolled back": {func(tx pgx.Tx) error { return tx.Rollback(context.Background()) }, lifecycle.Granted},
+		} {
+			t.Run(name, func(t *testing.T) {
+				tx := b.inserted(t, testBegin(name, "other"))
+				got := b.during(t, testBegin(name, "this"), func() {
+					if err := c.end(tx); err != nil {
+						t.Error(err)
+					}
+				})
+				if got.Err != nil || got.Verdict != c.want {
+					t.Errorf("got %v %v, want %v", got.Verdict, got.Err, c.want)
 				}
 			})
-			if got.Err != nil || got.Verdict != c.want {
-				t.Errorf("got %v %v, want %v", got.Verdict, got.Err, c.want)
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestARecordThatVanishesBetweenTheConflictAndTheReadIsBegunOnce(t *testing.T) {
-	b := newBench(t)
-	for round := range 5 {
-		id := fmt.Sprint(round)
-		token := b.granted(t, testBegin(id, "first")).Token
-		if res := b.apply(testComplete(id, token)); res.Refusal() != nil {
-			t.Fatal(res.Refusal())
-		}
-		b.advance(3 * time.Hour)
-		var sweep sync.Once
-		b.afterLook = func() {
-			sweep.Do(func() {
-				if swept, err := b.Sweep(context.Background(), storage.SweepQuery{Limit: 10}); err != nil || swept.Records != 1 {
-					t.Errorf("swept %+v, %v", swept, err)
-				}
-			})
-		}
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		count := map[lifecycle.Verdict]int{}
-		for i := range 20 {
-			all.Go(func() {
-				res := b.apply(testBegin(id, fmt.Sprint(i)))
-				if res.Err != nil {
-					t.Error(res.Err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				count[res.Verdict]++
-			})
-		}
-		all.Wait()
-		if count[lifecycle.Granted] != 1 || count[lifecycle.InProgress] != 19 {
-			t.Errorf("got %v, want one granted and the rest in progress", count)
-		}
-	}
-}
-
-func TestALeaseIsNeverToldLongerThanItIsStored(t *testing.T) {
-	const lease, wait = 2 * time.Second, 5 * time.Second
-	begin := func(id, call string) lifecycle.Begin {
-		c := testBegin(id, call)
-		c.Grant.Lease = lease
-		return c
-	}
-	check := func(t *testing.T, b *bench, got storage.Result, atLeast time.Duration) {
-		t.Helper()
-		if got.Err != nil || got.Verdict != lifecycle.Granted && got.Verdict != lifecycle.Renewed {
-			t.Fatalf("got %v %v", got.Verdict, got.Err)
-		}
-		stored, err := b.Read(context.Background(), got.Record.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		told, left := got.Record.LeaseEnd.Sub(got.Now), stored.Records[0].LeaseEnd.Sub(stored.Now)
-		if told > left || told < atLeast {
-			t.Errorf("a lease of %v was told, and %v are stored; want at least %v", told, left, atLeast)
-		}
-	}
-	for _, call := range []string{"", "this"} {
-		t.Run("behind another's insert, call id "+call, func(t *testing.T) {
-			b := newBench(t)
-			tx := b.inserted(t, begin("1", "other"))
-			got := b.during(t, begin("1", call), func() {
-				b.advance(wait)
-				if err := tx.Rollback(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
-			atLeast := -wait
-			if call != "" {
-				atLeast = lease
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		b := newBench(t, plan)
+		for round := range 5 {
+			id := fmt.Sprint(round)
+			token := b.granted(t, testBegin(id, "first")).Token
+			if res := b.apply(testComplete(id, token)); res.Refusal() != nil {
+				t.Fatal(res.Refusal())
 			}
-			check(t, b, got, atLeast)
-		})
-	}
-	for name, of := range map[string]func(token int64) lifecycle.Command{
-		"a takeover": func(int64) lifecycle.Command { return begin("1", "this") },
-		"a renewal":  func(token int64) lifecycle.Command { return lifecycle.Renew{Key: testKey("1"), Token: token} },
-	} {
-		t.Run(name+" behind another's lock", func(t *testing.T) {
-			b := newBench(t)
-			token := b.granted(t, begin("1", "other")).Token
-			b.advance(wait)
-			tx := b.locked(t, testKey("1"))
-			got := b.during(t, of(token), func() {
-				b.advance(wait)
-				if err := tx.Rollback(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
-			check(t, b, got, lease)
-		})
-	}
-}
-
-func TestACollisionIsTriedAgainWhereverItStrikes(t *testing.T) {
-	b := newBench(t)
-	b.exec(`CREATE SEQUENCE faults`)
-	for _, code := range []string{serializationFailure, deadlockDetected} {
-		for _, at := range []string{"BEFORE INSERT", "BEFORE UPDATE", "CONSTRAINT AFTER INSERT", "CONSTRAINT AFTER UPDATE"} {
-			for times, wantErr := range map[int]error{2: nil, 1000: oncekeeper.ErrStoreUnavailable} {
-				name := fmt.Sprintf("%s %s %d times", code, at, times)
-				t.Run(name, func(t *testing.T) {
-					id := name
-					lapsed, running := b.granted(t, testBegin(id+" lapsed", "a")), (*oncekeeper.KeyRecord)(nil)
-					b.advance(time.Hour)
-					running = b.granted(t, testBegin(id+" running", "a"))
-					b.exec(`ALTER SEQUENCE faults RESTART`)
-					b.exec(faultsAt(at, code, times))
-					results := b.Apply(context.Background(),
-						testBegin(id+" new", "b"), testComplete(id+" running", running.Token), testBegin(id+" lapsed", "b"))
-					b.exec(`DROP TRIGGER faults ON oncekeeper_records`)
-					failed := 0
-					for _, res := range results {
-						if res.Err != nil && !errors.Is(res.Err, wantErr) || res.Err == nil && res.Refusal() != nil {
-							t.Errorf("got %v %v, want error %v", res.Verdict, res.Refusal(), wantErr)
-						}
-						if res.Err != nil {
-							failed++
-						}
-					}
-					if wantErr != nil && failed == 0 {
-						t.Error("a fault without end was not told")
-					}
-					for range 2 * b.pool.Config().MaxConns {
-						if got := b.apply(testBegin(id+" lapsed", "b")); got.Err != nil {
-							t.Fatalf("a connection came back broken: %v", got.Err)
-						}
-					}
-					if lapsed.Token >= b.apply(testBegin(id+" lapsed", "b")).Record.Token {
-						t.Error("it was not taken over")
+			b.advance(3 * time.Hour)
+			var sweep sync.Once
+			b.afterLook = func() {
+				sweep.Do(func() {
+					if swept, err := b.Sweep(context.Background(), storage.SweepQuery{Limit: 10}); err != nil || swept.Records != 1 {
+						t.Errorf("swept %+v, %v", swept, err)
 					}
 				})
 			}
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			count := map[lifecycle.Verdict]int{}
+			for i := range 20 {
+				all.Go(func() {
+					res := b.apply(testBegin(id, fmt.Sprint(i)))
+					if res.Err != nil {
+						t.Error(res.Err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					count[res.Verdict]++
+				})
+			}
+			all.Wait()
+			if count[lifecycle.Granted] != 1 || count[lifecycle.InProgress] != 19 {
+				t.Errorf("got %v, want one granted and the rest in progress", count)
+			}
 		}
-	}
+	})
+}
+
+func TestALeaseIsNeverToldLongerThanItIsStored(t *testing.T) {
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		const lease, wait = 2 * time.Second, 5 * time.Second
+		begin := func(id, call string) lifecycle.Begin {
+			c := testBegin(id, call)
+			c.Grant.Lease = lease
+			return c
+		}
+		check := func(t *testing.T, b *bench, got storage.Result, atLeast time.Duration) {
+			t.Helper()
+			if got.Err != nil || got.Verdict != lifecycle.Granted && got.Verdict != lifecycle.Renewed {
+				t.Fatalf("got %v %v", got.Verdict, got.Err)
+			}
+			stored, err := b.Read(context.Background(), got.Record.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told, left := got.Record.LeaseEnd.Sub(got.Now), stored.Records[0].LeaseEnd.Sub(stored.Now)
+			if told > left || told < atLeast {
+				t.Errorf("a lease of %v was told, and %v are stored; want at least %v", told, left, atLeast)
+			}
+		}
+		for _, call := range []string{"", "this"} {
+			t.Run("behind another's insert, call id "+call, func(t *testing.T) {
+				b := newBench(t, plan)
+				tx := b.inserted(t, begin("1", "other"))
+				got := b.during(t, begin("1", call), func() {
+					b.advance(wait)
+					if err := tx.Rollback(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+				atLeast := -wait
+				if call != "" {
+					atLeast = lease
+				}
+				check(t, b, got, atLeast)
+			})
+		}
+		for name, of := range map[string]func(token int64) lifecycle.Command{
+			"a takeover": func(int64) lifecycle.Command { return begin("1", "this") },
+			"a renewal":  func(token int64) lifecycle.Command { return lifecycle.Renew{Key: testKey("1"), Token: token} },
+		} {
+			t.Run(name+" behind another's lock", func(t *testing.T) {
+				b := newBench(t, plan)
+				token := b.granted(t, begin("1", "other")).Token
+				b.advance(wait)
+				tx := b.locked(t, testKey("1"))
+				got := b.during(t, of(token), func() {
+					b.advance(wait)
+					if err := tx.Rollback(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+				check(t, b, got, lease)
+			})
+		}
+	})
+}
+
+func TestACollisionIsTriedAgainWhereverItStrikes(t *testing.T) {
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		b := newBench(t, plan)
+		b.exec(`CREATE SEQUENCE faults`)
+		for _, code := range []string{serializationFailure, deadlockDetected} {
+			for _, at := range []string{"BEFORE INSERT", "BEFORE UPDATE", "CONSTRAINT AFTER INSERT", "CONSTRAINT AFTER UPDATE"} {
+				for times, wantErr := range map[int]error{2: nil, 1000: oncekeeper.ErrStoreUnavailable} {
+					name := fmt.Sprintf("%s %s %d times", code, at, times)
+					t.Run(name, func(t *testing.T) {
+						id := name
+						lapsed, running := b.granted(t, testBegin(id+" lapsed", "a")), (*oncekeeper.KeyRecord)(nil)
+						b.advance(time.Hour)
+						running = b.granted(t, testBegin(id+" running", "a"))
+						b.exec(`ALTER SEQUENCE faults RESTART`)
+						b.exec(faultsAt(at, code, times))
+						results := b.Apply(context.Background(),
+							testBegin(id+" new", "b"), testComplete(id+" running", running.Token), testBegin(id+" lapsed", "b"))
+						b.exec(`DROP TRIGGER faults ON oncekeeper_records`)
+						failed := 0
+						for _, res := range results {
+							if res.Err != nil && !errors.Is(res.Err, wantErr) || res.Err == nil && res.Refusal() != nil {
+								t.Errorf("got %v %v, want error %v", res.Verdict, res.Refusal(), wantErr)
+							}
+							if res.Err != nil {
+								failed++
+							}
+						}
+						if wantErr != nil && failed == 0 {
+							t.Error("a fault without end was not told")
+						}
+						for range 2 * b.pool.Config().MaxConns {
+							if got := b.apply(testBegin(id+" lapsed", "b")); got.Err != nil {
+								t.Fatalf("a connection came back broken: %v", got.Err)
+							}
+						}
+						if lapsed.Token >= b.apply(testBegin(id+" lapsed", "b")).Record.Token {
+							t.Error("it was not taken over")
+						}
+					})
+				}
+			}
+		}
+	})
 }
 
 // faultsAt makes the first statements of a kind fail, or their commits.

@@ -45,7 +45,11 @@ func (s *Store) commit(batch []*task) {
 			rest = append(rest, w)
 		}
 	}
-	rest = append(rest, s.applyQuick(ctx, quick)...)
+	if s.plan == PlanSingle {
+		rest = append(rest, s.applyEach(ctx, quick)...)
+	} else {
+		rest = append(rest, s.applyQuick(ctx, quick)...)
+	}
 	slices.SortFunc(rest, func(a, b *work) int { return inOrder(a.key, b.key) })
 	s.applyLocked(ctx, rest)
 	for _, t := range batch {

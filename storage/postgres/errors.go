@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -186,6 +187,16 @@ func each(br pgx.BatchResults, scan func(pgx.Rows) error) error {
 	return scanEach(rows, scan)
 }
 
+// eachOf scans every row of the next n statements of a batch.
+func eachOf(br pgx.BatchResults, n int, scan func(pgx.Rows) error) error {
+	for range n {
+		if err := each(br, scan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func scanEach(rows pgx.Rows, scan func(pgx.Rows) error) error {
 	defer rows.Close()
 	for rows.Next() {
@@ -203,4 +214,32 @@ func closed(br pgx.BatchResults, err error) error {
 		err = closing
 	}
 	return err
+}
+
+// lostAnswer logs that nothing is known of a commit.
+func (s *Store) lostAnswer(err error) {
+	if missed, say := s.lost.next(); say {
+		s.log.Warn("the answer to a commit was lost", "error", err, "and_since_the_last_line", missed)
+	}
+}
+
+// seldom lets a line through a second, and counts what it keeps back: a database
+// that is out of reach is one fault, however many calls meet it.
+type seldom struct {
+	mu   sync.Mutex
+	from time.Time
+	kept int
+}
+
+func (s *seldom) next() (kept int, say bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Before(s.from) {
+		s.kept++
+		return 0, false
+	}
+	kept = s.kept
+	s.kept, s.from = 0, now.Add(time.Second)
+	return kept, true
 }

@@ -16,8 +16,23 @@ import (
 // that.
 const maxLost = 2
 
-// applyLocked judges all under the locks of their keys.
+// applyLocked judges all under the locks of their keys: in one transaction, or
+// under the plan for single keys each in its own.
 func (s *Store) applyLocked(ctx context.Context, all []*work) {
+	if s.plan == PlanSingle {
+		spread(ctx, s.writers, all, 1, func(one []*work, none error) {
+			if none != nil {
+				s.fail(one, none)
+				return
+			}
+			s.lockAndApply(ctx, one)
+		})
+		return
+	}
+	s.lockAndApply(ctx, all)
+}
+
+func (s *Store) lockAndApply(ctx context.Context, all []*work) {
 	lost := 0
 	for try := 0; len(all) > 0; try++ {
 		err := s.tryLocked(ctx, all)
@@ -34,16 +49,18 @@ func (s *Store) applyLocked(ctx context.Context, all []*work) {
 		}
 		switch fateOf(err) {
 		case unknown:
-			s.log.Warn("the answer to a commit was lost", "error", err)
-			doubted(all)
+			if undone := (*rolledBack)(nil); !errors.As(err, &undone) {
+				s.lostAnswer(err)
+				doubted(all)
+			}
 			if lost++; lost > maxLost {
 				s.fail(all, err)
 				return
 			}
 		case refused:
 			if len(all) > 1 && isOfOneCommand(err) {
-				s.applyLocked(ctx, all[:len(all)/2])
-				s.applyLocked(ctx, all[len(all)/2:])
+				s.lockAndApply(ctx, all[:len(all)/2])
+				s.lockAndApply(ctx, all[len(all)/2:])
 				return
 			}
 			s.fail(all, err)
@@ -56,13 +73,20 @@ func (s *Store) applyLocked(ctx context.Context, all []*work) {
 // errOvertaken: another made a record between the look and the insert.
 var errOvertaken = errors.New("a record came to be meanwhile")
 
+// rolledBack: nothing was applied, although the fault may be one that leaves open
+// whether it was. A distributed engine has such for a node out of reach.
+type rolledBack struct{ error }
+
+func (e *rolledBack) Unwrap() error { return e.error }
+
 func (s *Store) tryLocked(ctx context.Context, all []*work) error {
 	answers := make([][]storage.Result, len(all))
 	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		err := s.inTransaction(ctx, conn, all, answers)
 		if err != nil && !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() != 'I' {
-			_, rollback := conn.Exec(ctx, "ROLLBACK")
-			err = errors.Join(err, rollback)
+			if _, failed := conn.Exec(ctx, "ROLLBACK"); failed == nil {
+				err = &rolledBack{err}
+			}
 		}
 		return err
 	})

@@ -14,8 +14,8 @@ import (
 
 // behindProxy gives a bench whose store reaches its database through a proxy, on
 // one connection for writes.
-func behindProxy(t *testing.T) (*bench, *proxy) {
-	b := newBench(t)
+func behindProxy(t *testing.T, plan Plan) (*bench, *proxy) {
+	b := newBench(t, plan)
 	p := newProxy(t, b.cfg.DSN)
 	cfg := b.cfg
 	cfg.DSN, cfg.Committers, cfg.MaxConns, cfg.WriteTimeout = p.dsn, 1, 2, 5*time.Second
@@ -24,85 +24,87 @@ func behindProxy(t *testing.T) (*bench, *proxy) {
 }
 
 func TestACutAnywhereLosesNothingAndGrantsNothingTwice(t *testing.T) {
-	b, p := behindProxy(t)
-	// Each statement is described once on each connection: not what is counted.
-	warm := func() {
-		b.granted(t, testBegin("warm", fmt.Sprint(time.Now().UnixNano())))
-		b.advance(time.Hour)
-	}
-	for name, of := range map[string]func(id string) (lifecycle.Command, lifecycle.Verdict){
-		"a fresh begin": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return testBegin(id, "this"), lifecycle.Granted
-		},
-		"a takeover": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			b.granted(t, testBegin(id, "other"))
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		b, p := behindProxy(t, plan)
+		// Each statement is described once on each connection: not what is counted.
+		warm := func() {
+			b.granted(t, testBegin("warm", fmt.Sprint(time.Now().UnixNano())))
 			b.advance(time.Hour)
-			return testBegin(id, "this"), lifecycle.Granted
-		},
-		"a completion": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return testComplete(id, b.granted(t, testBegin(id, "this")).Token), lifecycle.Settled
-		},
-		"a release": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledRetryable), lifecycle.Settled
-		},
-		"an unknown outcome": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledUnknown), lifecycle.Settled
-		},
-		"a final failure": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledFinal), lifecycle.Settled
-		},
-		"a completion after an unknown outcome": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			token := b.granted(t, testBegin(id, "this")).Token
-			b.apply(testFail(id, token, oncekeeper.SettledUnknown))
-			return testComplete(id, token), lifecycle.Settled
-		},
-		"a release of a takeover": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			b.granted(t, testBegin(id, "other"))
-			b.advance(time.Hour)
-			return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledRetryable), lifecycle.Settled
-		},
-		"a resolution": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			etag := b.granted(t, testBegin(id, "this")).Etag()
-			return lifecycle.Resolve{Key: testKey(id), Etag: etag, Force: true, Response: &oncekeeper.Response{Body: []byte("by hand")}}, lifecycle.Resolved
-		},
-		"a deletion": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return lifecycle.Delete{Key: testKey(id), Etag: b.granted(t, testBegin(id, "this")).Etag(), Force: true}, lifecycle.Deleted
-		},
-		"a renewal": func(id string) (lifecycle.Command, lifecycle.Verdict) {
-			return lifecycle.Renew{Key: testKey(id), Token: b.granted(t, testBegin(id, "this")).Token, Lease: time.Hour}, lifecycle.Renewed
-		},
-	} {
-		for nth := range 5 {
-			for _, behind := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, message %d, behind %v", name, nth, behind), func(t *testing.T) {
-					id := t.Name()
-					warm()
-					cmd, want := of(id)
-					before, err := b.Read(t.Context(), testKey(id))
-					if err != nil {
-						t.Fatal(err)
-					}
-					p.cut(nth, behind)
-					got := b.apply(cmd)
-					p.cut(-1, false)
-					if errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) && behind && provenByNothing[want] {
-						b.isApplied(t, cmd)
-						return
-					}
-					if got.Err != nil || got.Verdict != want {
-						t.Fatalf("got %v %v, want %v", got.Verdict, got.Err, want)
-					}
-					changed := *got.Record
-					if was := before.Records[0]; was != nil && changed.Attempt > was.Attempt+1 || was == nil && changed.Attempt != 1 {
-						t.Errorf("attempt %d was granted, of %+v", changed.Attempt, was)
-					}
-				})
+		}
+		for name, of := range map[string]func(id string) (lifecycle.Command, lifecycle.Verdict){
+			"a fresh begin": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return testBegin(id, "this"), lifecycle.Granted
+			},
+			"a takeover": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				b.granted(t, testBegin(id, "other"))
+				b.advance(time.Hour)
+				return testBegin(id, "this"), lifecycle.Granted
+			},
+			"a completion": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return testComplete(id, b.granted(t, testBegin(id, "this")).Token), lifecycle.Settled
+			},
+			"a release": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledRetryable), lifecycle.Settled
+			},
+			"an unknown outcome": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledUnknown), lifecycle.Settled
+			},
+			"a final failure": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledFinal), lifecycle.Settled
+			},
+			"a completion after an unknown outcome": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				token := b.granted(t, testBegin(id, "this")).Token
+				b.apply(testFail(id, token, oncekeeper.SettledUnknown))
+				return testComplete(id, token), lifecycle.Settled
+			},
+			"a release of a takeover": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				b.granted(t, testBegin(id, "other"))
+				b.advance(time.Hour)
+				return testFail(id, b.granted(t, testBegin(id, "this")).Token, oncekeeper.SettledRetryable), lifecycle.Settled
+			},
+			"a resolution": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				etag := b.granted(t, testBegin(id, "this")).Etag()
+				return lifecycle.Resolve{Key: testKey(id), Etag: etag, Force: true, Response: &oncekeeper.Response{Body: []byte("by hand")}}, lifecycle.Resolved
+			},
+			"a deletion": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return lifecycle.Delete{Key: testKey(id), Etag: b.granted(t, testBegin(id, "this")).Etag(), Force: true}, lifecycle.Deleted
+			},
+			"a renewal": func(id string) (lifecycle.Command, lifecycle.Verdict) {
+				return lifecycle.Renew{Key: testKey(id), Token: b.granted(t, testBegin(id, "this")).Token, Lease: time.Hour}, lifecycle.Renewed
+			},
+		} {
+			for nth := range 5 {
+				for _, behind := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, message %d, behind %v", name, nth, behind), func(t *testing.T) {
+						id := t.Name()
+						warm()
+						cmd, want := of(id)
+						before, err := b.Read(t.Context(), testKey(id))
+						if err != nil {
+							t.Fatal(err)
+						}
+						p.cut(nth, behind)
+						got := b.apply(cmd)
+						p.cut(-1, false)
+						if errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) && behind && provenByNothing[want] {
+							b.isApplied(t, cmd)
+							return
+						}
+						if got.Err != nil || got.Verdict != want {
+							t.Fatalf("got %v %v, want %v", got.Verdict, got.Err, want)
+						}
+						changed := *got.Record
+						if was := before.Records[0]; was != nil && changed.Attempt > was.Attempt+1 || was == nil && changed.Attempt != 1 {
+							t.Errorf("attempt %d was granted, of %+v", changed.Attempt, was)
+						}
+					})
+				}
 			}
 		}
-	}
-	if _, cancels := p.counts(); cancels > 0 {
-		t.Errorf("%d statements were cancelled by request", cancels)
-	}
+		if _, cancels := p.counts(); cancels > 0 {
+			t.Errorf("%d statements were cancelled by request", cancels)
+		}
+	})
 }
 
 // provenByNothing are what cannot be told from another's like it: an operator looks
@@ -122,56 +124,60 @@ func (b *bench) isApplied(t *testing.T, cmd lifecycle.Command) {
 }
 
 func TestTheEchoOfALostCommitIsNoVerdict(t *testing.T) {
-	b, p := behindProxy(t)
-	b.granted(t, testBegin("warm", ""))
-	p.cut(0, true)
-	got := b.apply(testBegin("1", "")) // no call id: nothing can prove whose grant it is
-	if cuts, _ := p.counts(); cuts != 1 {
-		t.Fatalf("%d cuts", cuts)
-	}
-	if !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
-		t.Errorf("got %v %v, want ErrStoreUnavailable", got.Verdict, got.Err)
-	}
-	if again := b.apply(testBegin("1", "other")); again.Verdict != lifecycle.InProgress {
-		t.Errorf("it was not applied: %v %v", again.Verdict, again.Err)
-	}
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		b, p := behindProxy(t, plan)
+		b.granted(t, testBegin("warm", ""))
+		p.cut(0, true)
+		got := b.apply(testBegin("1", "")) // no call id: nothing can prove whose grant it is
+		if cuts, _ := p.counts(); cuts != 1 {
+			t.Fatalf("%d cuts", cuts)
+		}
+		if !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
+			t.Errorf("got %v %v, want ErrStoreUnavailable", got.Verdict, got.Err)
+		}
+		if again := b.apply(testBegin("1", "other")); again.Verdict != lifecycle.InProgress {
+			t.Errorf("it was not applied: %v %v", again.Verdict, again.Err)
+		}
+	})
 }
 
 func TestAStoreThatIsCutOffAnswersSoonAndRecoversByItself(t *testing.T) {
-	b, p := behindProxy(t)
-	b.granted(t, testBegin("warm", ""))
-	p.mu.Lock()
-	server := p.server
-	p.mu.Unlock()
-	for range 2 {
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		b, p := behindProxy(t, plan)
+		b.granted(t, testBegin("warm", ""))
 		p.mu.Lock()
-		p.server = "/nowhere"
-		for conn := range p.broken {
-			delete(p.broken, conn)
-		}
+		server := p.server
 		p.mu.Unlock()
-		b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-		for i := range 100 {
-			if got := b.apply(testBegin(fmt.Sprint(i), "")); !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
-				t.Fatalf("got %v %v, want ErrStoreUnavailable", got.Verdict, got.Err)
+		for range 2 {
+			p.mu.Lock()
+			p.server = "/nowhere"
+			for conn := range p.broken {
+				delete(p.broken, conn)
 			}
+			p.mu.Unlock()
+			b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+			for i := range 100 {
+				if got := b.apply(testBegin(fmt.Sprint(i), "")); !errors.Is(got.Err, oncekeeper.ErrStoreUnavailable) {
+					t.Fatalf("got %v %v, want ErrStoreUnavailable", got.Verdict, got.Err)
+				}
+			}
+			if err := b.Ping(t.Context()); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
+				t.Errorf("ping: %v", err)
+			}
+			p.mu.Lock()
+			p.server = server
+			p.mu.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			for b.Ping(ctx) != nil && ctx.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			cancel()
+			if res := b.apply(testBegin("0", "back")); res.Err != nil {
+				t.Errorf("once the database is back: %v", res.Err)
+			}
+			b.advance(time.Hour)
 		}
-		if err := b.Ping(t.Context()); !errors.Is(err, oncekeeper.ErrStoreUnavailable) {
-			t.Errorf("ping: %v", err)
-		}
-		p.mu.Lock()
-		p.server = server
-		p.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		for b.Ping(ctx) != nil && ctx.Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		cancel()
-		if res := b.apply(testBegin("0", "back")); res.Err != nil {
-			t.Errorf("once the database is back: %v", res.Err)
-		}
-		b.advance(time.Hour)
-	}
+	})
 }
 
 func TestASettlementIsProvenByItsBeingInPlace(t *testing.T) {

@@ -14,20 +14,25 @@ import (
 )
 
 func TestBehindAPoolerInTransactionMode(t *testing.T) {
-	storagetest.RunModel(t, func(t testing.TB) storagetest.Opened {
-		direct := pgtest.Database(t)
-		hands := handsOn(t, direct)
-		s := mustOpen(t, Config{DSN: pgtest.Pooler(t, direct), clock: testClock})
-		return storagetest.Opened{Store: s, Advance: hands.advance, Sequences: 30}
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		storagetest.RunModel(t, func(t testing.TB) storagetest.Opened {
+			direct := pgtest.Database(t)
+			hands := handsOn(t, direct)
+			s := mustOpen(t, Config{DSN: pgtest.Pooler(t, direct), Plan: plan, clock: testClock, elapsed: hands.elapsed})
+			return storagetest.Opened{Store: s, Advance: hands.advance, Sequences: 30}
+		})
 	})
 }
 
 func TestAHundredClientsShareTwoConnectionsOfAPooler(t *testing.T) {
-	b := newBench(t)
-	dsn := pgtest.Pooler(t, b.cfg.DSN)
+	onEachPlan(t, aHundredClients)
+}
+
+func aHundredClients(t *testing.T, plan Plan) {
+	dsn := pgtest.Pooler(t, pgtest.Database(t))
 	var stores []*Store
 	for range 5 {
-		stores = append(stores, mustOpen(t, Config{DSN: dsn, MaxConns: 20, Committers: 10}))
+		stores = append(stores, mustOpen(t, Config{DSN: dsn, Plan: plan, MaxConns: 20, Committers: 10}))
 	}
 	var all sync.WaitGroup
 	for i := range 100 {

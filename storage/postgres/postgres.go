@@ -5,7 +5,10 @@
 // transaction: fresh Begins go as one INSERT, settlements as one UPDATE. What
 // these do not take is read, and where it would change a record, read again under
 // its lock, judged by lifecycle, and written. A lone call waits for nobody. The
-// clock that decides is the database's; the host's is never asked.
+// clock that decides is the database's; the host's is never asked what time it is.
+//
+// That is the plan for one node. For engines that spread keys over nodes there is
+// another, in which each key is a statement and a transaction by itself: see Plan.
 //
 // It uses nothing that lasts longer than a transaction, so a pooler in transaction
 // mode may stand between, and it never asks the server to cancel a statement: on a
@@ -23,6 +26,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/migrations"
 )
 
@@ -36,16 +40,21 @@ type Config struct {
 	// says in pool_max_conns, else 8.
 	MaxConns int
 	// Committers is how many batches may be under way at once. Each holds a
-	// connection meanwhile, and one is always left for reads. Default: 3.
+	// connection meanwhile, and one is always left for reads. Default: 3; under
+	// PlanSingle, all connections but that one.
 	Committers int
+	// Plan is how commands become statements. Default: what fits the server.
+	Plan Plan
 	// WriteTimeout bounds a transaction. One that takes longer is let go, and
 	// whether it was applied is not known. Default: 15 s.
 	WriteTimeout time.Duration
 	// Logger for faults of the database. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// clock is a test's, in place of the database's.
-	clock sqlClock
+	// clock is a test's, in place of the database's, and elapsed in place of the
+	// host's monotonic clock.
+	clock   sqlClock
+	elapsed func() time.Duration
 }
 
 // Store is a storage.Store.
@@ -56,6 +65,10 @@ type Store struct {
 	sql   statements
 	queue queue
 	down  breaker
+	lost  seldom
+
+	choice
+	writers chan struct{} // a place for each pipeline under way, under PlanSingle
 
 	// Hooks of tests: between a sweep's choice and its delete, and between reading
 	// without a lock and what follows.
@@ -71,7 +84,7 @@ type Store struct {
 // password. migrations.ErrOldSchema and ErrNewSchema can be told among them.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = withDefaults(cfg)
-	s := &Store{cfg: cfg, log: cfg.Logger, sql: newStatements(cfg.clock)}
+	s := &Store{cfg: cfg, log: cfg.Logger}
 	pool, err := newPool(ctx, cfg, &s.down)
 	if err != nil {
 		return nil, err
@@ -81,14 +94,21 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		pool.Close()
 		return nil, err
 	}
-	s.queue.init(max(1, min(cfg.Committers, int(pool.Config().MaxConns)-1)))
+	s.sql = newStatements(cfg.clock, s.plan, s.standbys)
+	committers := cfg.Committers
+	if committers == 0 {
+		committers = 3
+		if s.plan == PlanSingle {
+			committers = int(pool.Config().MaxConns)
+		}
+	}
+	committers = max(1, min(committers, int(pool.Config().MaxConns)-1))
+	s.queue.init(committers, s.plan == PlanSingle)
+	s.writers = make(chan struct{}, committers)
 	return s, nil
 }
 
 func withDefaults(cfg Config) Config {
-	if cfg.Committers == 0 {
-		cfg.Committers = 3
-	}
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 15 * time.Second
 	}
@@ -98,6 +118,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.clock == (sqlClock{}) {
 		cfg.clock = databaseClock
 	}
+	if cfg.elapsed == nil {
+		cfg.elapsed = clock.System.Monotonic
+	}
 	return cfg
 }
 
@@ -106,7 +129,11 @@ func (s *Store) check(ctx context.Context) error {
 		return connectError(s.pool.Config().ConnConfig, err)
 	}
 	db := stdlib.OpenDBFromPool(s.pool)
-	return errors.Join(migrations.Check(ctx, db), db.Close())
+	err := migrations.Check(ctx, db)
+	if err == nil {
+		s.choice, err = choose(ctx, db, s.cfg.Plan)
+	}
+	return errors.Join(err, db.Close())
 }
 
 // Migrate brings the database that cfg names to the newest schema and gives the
@@ -129,6 +156,29 @@ func Schema(ctx context.Context, cfg Config) ([]migrations.Step, error) {
 		return err
 	})
 	return all, err
+}
+
+// Spread gives over how many nodes the records of the database that cfg names are
+// spread. Its errors are like Open's.
+func Spread(ctx context.Context, cfg Config) (migrations.Distribution, error) {
+	var at migrations.Distribution
+	err := onDatabase(ctx, cfg, func(db *sql.DB) (err error) {
+		at, err = migrations.Spread(ctx, db)
+		return err
+	})
+	return at, err
+}
+
+// Distribute spreads the records of the database that cfg names over the nodes of
+// Citus, and says whether they were not yet. The schema must be the newest. Its
+// errors are like Open's, and migrations.ErrNoCitus.
+func Distribute(ctx context.Context, cfg Config) (bool, error) {
+	var done bool
+	err := onDatabase(ctx, cfg, func(db *sql.DB) (err error) {
+		done, err = migrations.Distribute(ctx, db)
+		return err
+	})
+	return done, err
 }
 
 func onDatabase(ctx context.Context, cfg Config, do func(*sql.DB) error) error {

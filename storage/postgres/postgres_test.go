@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,20 +15,34 @@ import (
 )
 
 func TestOnAClockThatTheTestMoves(t *testing.T) {
-	storagetest.Run(t, opener(testClock, 200))
-	storagetest.RunModel(t, opener(testClock, 200))
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		open := opener(t, plan, testClock, 200)
+		storagetest.Run(t, open)
+		storagetest.RunModel(t, open)
+	})
 }
 
 func TestOnTheClockOfTheDatabase(t *testing.T) {
-	storagetest.Run(t, opener(flowingClock, 100))
-	storagetest.RunModel(t, opener(flowingClock, 100))
+	onEachPlan(t, func(t *testing.T, plan Plan) {
+		open := opener(t, plan, flowingClock, 100)
+		storagetest.Run(t, open)
+		storagetest.RunModel(t, open)
+	})
 }
 
-// opener gives the suite stores, each on a database of its own.
-func opener(clock sqlClock, sequences int) storagetest.Open {
+// opener gives the suite stores, one after the other on one database, which is
+// emptied in between: making one takes longer than most of what is tested on it.
+func opener(t testing.TB, plan Plan, clock sqlClock, sequences int) storagetest.Open {
+	cfg := Config{DSN: pgtest.Database(t), Plan: plan, clock: clock}
+	hands := handsOn(t, cfg.DSN)
+	cfg.elapsed = hands.elapsed // no machine is so slow that a grant is judged again
+	var inUse atomic.Bool
 	return func(t testing.TB) storagetest.Opened {
-		cfg := Config{DSN: pgtest.Database(t), clock: clock}
-		hands := handsOn(t, cfg.DSN)
+		if inUse.Swap(true) {
+			t.Fatal("the store before this one is still open")
+		}
+		t.Cleanup(func() { inUse.Store(false) })
+		hands.exec(`TRUNCATE oncekeeper_records`)
 		s := mustOpen(t, cfg)
 		return storagetest.Opened{
 			Store:   s,
@@ -52,18 +67,19 @@ func opener(clock sqlClock, sequences int) storagetest.Open {
 // testClock stands until it is moved; flowingClock is the database's, ahead by
 // what it was moved.
 var (
-	testClock    = sqlClock{start: `test_clock()`, now: `test_clock()`}
+	testClock    = sqlClock{start: `test_start()`, now: `test_clock()`}
 	flowingClock = sqlClock{
-		start: databaseClock.start + ` + test_ahead()`,
+		start: databaseClock.start + ` + test_start() - 1893553445000000`,
 		now:   databaseClock.now + ` + test_ahead()`,
 	}
 )
 
 // hands hold a test's own connection to a database with the clocks of tests.
 type hands struct {
-	t    testing.TB
-	mu   sync.Mutex
-	conn *pgx.Conn
+	t     testing.TB
+	mu    sync.Mutex
+	conn  *pgx.Conn
+	ahead atomic.Int64
 }
 
 func handsOn(t testing.TB, dsn string) *hands {
@@ -78,6 +94,7 @@ func handsOn(t testing.TB, dsn string) *hands {
 	h.exec(`INSERT INTO test_time VALUES (0)`)
 	h.exec(`CREATE FUNCTION test_ahead() RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT ahead FROM test_time'`)
 	h.exec(`CREATE FUNCTION test_clock() RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT 1893553445000000 + ahead FROM test_time'`)
+	h.exec(`CREATE FUNCTION test_start() RETURNS bigint STABLE LANGUAGE sql AS 'SELECT 1893553445000000 + ahead FROM test_time'`)
 	return h
 }
 
@@ -93,7 +110,11 @@ func (h *hands) exec(sql string, args ...any) {
 func (h *hands) advance(d time.Duration) {
 	h.t.Helper()
 	h.exec(`UPDATE test_time SET ahead = ahead + $1`, d.Microseconds())
+	h.ahead.Add(int64(d))
 }
+
+// elapsed is the host's monotonic clock, which went on as the database's did.
+func (h *hands) elapsed() time.Duration { return time.Duration(h.ahead.Load()) }
 
 func mustOpen(t testing.TB, cfg Config) *Store {
 	t.Helper()

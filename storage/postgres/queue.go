@@ -86,11 +86,23 @@ type queue struct {
 	closed   bool
 
 	committers, limit int
+	// share: a committer takes no more than its part of what waits, so that the others
+	// have something to do. Else it takes all that a batch may hold.
+	share bool
 }
 
-func (q *queue) init(committers int) {
+func (q *queue) init(committers int, share bool) {
 	q.over.L = &q.mu
 	q.limit = committers
+	q.share = share
+}
+
+// most is how many commands a committer takes now. The caller holds mu.
+func (q *queue) most() int {
+	if !q.share {
+		return maxBatchCommands
+	}
+	return min((q.commands+q.limit-1)/q.limit, maxPipelined)
 }
 
 // push takes t, and says whether its caller is to be a committer.
@@ -122,10 +134,9 @@ func (q *queue) take() []*task {
 		return nil
 	}
 	n, commands, bytes := 0, 0, 0
-	for n < len(q.tasks) && commands < maxBatchCommands && bytes < maxBatchBytes {
+	for most := q.most(); n < len(q.tasks) && commands < most && bytes < maxBatchBytes; n++ {
 		commands += len(q.tasks[n].cmds)
 		bytes += q.tasks[n].bytes
-		n++
 	}
 	batch := append([]*task(nil), q.tasks[:n]...)
 	rest := copy(q.tasks, q.tasks[n:])

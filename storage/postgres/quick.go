@@ -68,7 +68,7 @@ func (s *Store) applyQuick(ctx context.Context, all []*work) (left []*work) {
 		}
 		switch fateOf(err) {
 		case unknown:
-			s.log.Warn("the answer to a commit was lost", "error", err)
+			s.lostAnswer(err)
 			doubted(all)
 			return all
 		case refused:
@@ -101,8 +101,26 @@ func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
 		}
 	}
 	answers := make(map[*work]storage.Result, len(all))
-	onBegun := func(rows pgx.Rows) error { return begun(rows, byKey, answers) }
-	onSettled := func(rows pgx.Rows) error { return settled(rows, byKey, answers) }
+	onBegun := func(rows pgx.Rows) error {
+		key, at, written, err := begun(rows)
+		if err != nil {
+			return err
+		}
+		w := byKey[key]
+		if res, ok := firstGrant(w.calls[0].cmd.(lifecycle.Begin), at, written.Sub(at)); ok {
+			answers[w] = res
+		}
+		return nil
+	}
+	onSettled := func(rows pgx.Rows) error {
+		r, err := scanRecord(rows)
+		if err != nil {
+			return err
+		}
+		w := byKey[r.rec.Key]
+		answers[w] = settled(r.rec, w.calls[0].cmd.(lifecycle.Settle))
+		return nil
+	}
 	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		switch {
 		case begins.n == 1 && settles.n == 0:
@@ -172,38 +190,28 @@ func addSettle(to *columnsOf, c lifecycle.Settle) error {
 	return err
 }
 
-// begun takes a row of beginSQL. The record is the one that lifecycle makes at the
-// moment of the statement's, which is the one that the statement wrote.
-func begun(rows pgx.Rows, byKey map[oncekeeper.Key]*work, answers map[*work]storage.Result) error {
-	var key oncekeeper.Key
-	var at, written oncekeeper.Instant
-	if err := rows.Scan(&key.Tenant, &key.Operation, &key.ID, &at, &written); err != nil {
-		return err
-	}
-	w := byKey[key]
-	c := w.calls[0].cmd.(lifecycle.Begin)
-	rec, verdict := lifecycle.Apply(nil, c, at)
-	if waitedLong(written.Sub(at), c.Grant.Lease) {
-		if c.CallID != "" {
-			return nil // left to be judged again, by its call id: the same grant, with what is left of it
-		}
-		at = written
-	}
-	answers[w] = storage.Result{Verdict: verdict, Record: rec, Now: at}
-	return nil
+// begun reads a row of beginSQL: the moment of the grant, and when it was written.
+func begun(rows pgx.Rows) (key oncekeeper.Key, at, written oncekeeper.Instant, err error) {
+	err = rows.Scan(&key.Tenant, &key.Operation, &key.ID, &at, &written)
+	return key, at, written, err
 }
 
-// settled takes a row of settleSQL.
-func settled(rows pgx.Rows, byKey map[oncekeeper.Key]*work, answers map[*work]storage.Result) error {
-	r, err := scanRecord(rows)
-	if err != nil {
-		return err
+// firstGrant is what beginSQL did for c, at a moment that was so long ago. The
+// record is the one that lifecycle makes at that moment, which is the one that the
+// statement wrote. It gives none where c is left to be judged again, by its call
+// id: the same grant, with what is left of it.
+func firstGrant(c lifecycle.Begin, at oncekeeper.Instant, ago time.Duration) (res storage.Result, ok bool) {
+	rec, verdict := lifecycle.Apply(nil, c, at)
+	if !waitedLong(ago, c.Grant.Lease) {
+		return storage.Result{Verdict: verdict, Record: rec, Now: at}, true
 	}
-	w := byKey[r.rec.Key]
-	c := w.calls[0].cmd.(lifecycle.Settle)
-	r.rec.Response, r.rec.Status, r.rec.Origin = c.Response, c.Status, oncekeeper.OriginAttempt
-	answers[w] = storage.Result{Verdict: lifecycle.Settled, Record: r.rec, Now: r.rec.Settled}
-	return nil
+	return storage.Result{Verdict: verdict, Record: rec, Now: at.Add(ago)}, c.CallID == ""
+}
+
+// settled takes a row of settleSQL, for c.
+func settled(rec *oncekeeper.KeyRecord, c lifecycle.Settle) storage.Result {
+	rec.Response, rec.Status, rec.Origin = c.Response, c.Status, oncekeeper.OriginAttempt
+	return storage.Result{Verdict: lifecycle.Settled, Record: rec, Now: rec.Settled}
 }
 
 // lookBatch is how many records a look has in memory at once.

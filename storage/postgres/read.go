@@ -52,29 +52,20 @@ func (s *Store) recordsOn(ctx context.Context, conn *pgxpool.Conn, keys []onceke
 		}
 	}
 	b := &pgx.Batch{}
-	if columns.n > 0 {
-		columns.queue(b, s.sql.read)
-	}
+	n := s.queueRead(b, &columns, s.sql.read)
 	b.Queue(s.sql.seen)
 	br := conn.SendBatch(ctx, b)
 	var now oncekeeper.Instant
-	err := func() error {
-		if columns.n > 0 {
-			err := each(br, func(rows pgx.Rows) error {
-				r, err := scanRecord(rows)
-				if err == nil {
-					found[r.rec.Key] = r.rec
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
+	err := eachOf(br, n, func(rows pgx.Rows) error {
+		r, err := scanRecord(rows)
+		if err == nil {
+			found[r.rec.Key] = r.rec
 		}
-		var err error
-		now, err = seen(br)
 		return err
-	}()
+	})
+	if err == nil {
+		now, err = seen(br)
+	}
 	err = closed(br, err)
 	return found, now, err
 }
@@ -87,4 +78,23 @@ func seen(br pgx.BatchResults) (now oncekeeper.Instant, err error) {
 		err = errReadOnly
 	}
 	return now, err
+}
+
+// fewKeys are read one by one under the plan for single keys, and more by one
+// statement that asks every node.
+const fewKeys = 16
+
+// queueRead adds what reads keys to a batch, and gives how many statements it is.
+func (s *Store) queueRead(b *pgx.Batch, keys *columnsOf, sql byKeys) int {
+	if s.plan == PlanSingle && keys.n <= fewKeys {
+		for i := range keys.n {
+			b.Queue(sql.one, keys.row(i)...)
+		}
+		return keys.n
+	}
+	if keys.n == 0 {
+		return 0
+	}
+	keys.queue(b, sql)
+	return 1
 }

@@ -113,22 +113,27 @@ func grown[T any](column any, v T) []T {
 
 // args are what the statement's form for n rows takes.
 func (c *columnsOf) args() []any {
-	if c.n != 1 {
-		return c.columns
+	if c.n == 1 {
+		return c.row(0)
 	}
+	return c.columns
+}
+
+// row is what the statement's form for one row takes, for the row at i.
+func (c *columnsOf) row(i int) []any {
 	args := make([]any, len(c.columns))
-	for i, column := range c.columns {
+	for at, column := range c.columns {
 		switch column := column.(type) {
 		case []string:
-			args[i] = column[0]
+			args[at] = column[i]
 		case []int64:
-			args[i] = column[0]
+			args[at] = column[i]
 		case []int16:
-			args[i] = column[0]
+			args[at] = column[i]
 		case []bool:
-			args[i] = column[0]
+			args[at] = column[i]
 		case [][]byte:
-			args[i] = column[0]
+			args[at] = column[i]
 		}
 	}
 	return args

@@ -36,27 +36,34 @@ LIMIT $9`
 
 const sweepDrySQL = `
 SELECT count(*) FROM (
-	SELECT FROM oncekeeper_records AS r
+	SELECT 1 FROM oncekeeper_records AS r
 	WHERE r.sweep_at <= $1 AND r.expires > 0 AND r.expires <= $1 AND ` + known + `
 		AND ($2 = '' OR r.tenant = $2) AND ($3 = '' OR r.operation = $3)
 	LIMIT $4) AS gone`
 
 const sweepPastSQL = `
 UPDATE oncekeeper_records AS r
-SET sweep_at = CASE r.expires WHEN 0 THEN 9223372036854775807 ELSE r.expires END
-FROM $input
+SET sweep_at = CASE WHEN r.expires = 0 THEN 9223372036854775807 ELSE r.expires END
+$from
 WHERE ` + sameKey + ` AND r.sweep_at <= i.until AND (r.expires = 0 OR r.expires > i.until) AND ` + known
 
-// sweepDropSQL looks again, at the row as it is when it is locked. A row that
-// another holds is left to the next sweep.
-const sweepDropSQL = `
+// dropped looks again, at the row as it is when it is locked.
+const dropped = sameKey + ` AND r.token = i.token AND r.expires > 0 AND r.expires <= i.until AND ` + known
+
+const sweepDropInput = ", token bigint, until bigint"
+
+// sweepDropManySQL leaves a row that another holds to the next sweep, since it
+// holds rows itself.
+const sweepDropManySQL = `
 DELETE FROM oncekeeper_records AS d USING (
 	SELECT r.tenant, r.operation, r.id
-	FROM $input JOIN oncekeeper_records AS r ON ` + sameKey + `
-	WHERE r.token = i.token AND r.expires > 0 AND r.expires <= i.until AND ` + known + `
+	FROM $beside oncekeeper_records AS r
+	WHERE ` + dropped + `
 	ORDER BY r.tenant, r.operation, r.id
 	FOR UPDATE OF r SKIP LOCKED) AS f
 WHERE d.tenant = f.tenant AND d.operation = f.operation AND d.id = f.id`
+
+const sweepDropOneSQL = `DELETE FROM oncekeeper_records AS r WHERE ` + dropped
 
 // Sweep implements storage.Store.
 func (s *Store) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept, error) {
@@ -145,38 +152,66 @@ func (s *Store) sweepBatch(ctx context.Context, found []candidate, until oncekee
 		}
 	}
 	if later.n > 0 {
-		if _, err := s.sweepWrite(ctx, s.sql.sweepPast.of(later.n), later.args()); err != nil {
+		if _, err := s.sweepWrite(ctx, s.sql.sweepPast, &later); err != nil {
 			return err
 		}
 	}
 	if gone.n == 0 {
 		return nil
 	}
-	deleted, err := s.sweepWrite(ctx, s.sql.sweepDrop.of(gone.n), gone.args())
+	deleted, err := s.sweepWrite(ctx, s.sql.sweepDrop, &gone)
 	swept.Records += deleted
 	return err
 }
 
-// sweepWrite is a transaction of its own, which its caller's end does not cut off.
-func (s *Store) sweepWrite(ctx context.Context, sql string, args []any) (int64, error) {
+// sweepWrite has a statement take rows, in a transaction which its caller's end does
+// not cut off, or under the plan for single keys in one for each. It gives how many
+// rows of the table that wrote.
+func (s *Store) sweepWrite(ctx context.Context, sql byKeys, rows *columnsOf) (int64, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteTimeout)
 	defer cancel()
+	if s.plan == PlanSingle {
+		return s.sweepEach(ctx, sql.one, rows)
+	}
 	for try := 0; ; try++ {
-		var rows int64
+		var written int64
 		err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			tag, err := conn.Exec(ctx, sql, args...)
-			rows = tag.RowsAffected()
+			tag, err := conn.Exec(ctx, sql.of(rows.n), rows.args()...)
+			written = tag.RowsAffected()
 			return err
 		})
 		if err == nil {
-			return rows, nil
+			return written, nil
 		}
 		if fateOf(err) != collided || try+1 == maxTries || ctx.Err() != nil {
 			return 0, unavailable("sweeping", err)
 		}
 		pause(ctx, try)
 	}
+}
+
+// sweepEach leaves to the next sweep what others got in the way of.
+func (s *Store) sweepEach(ctx context.Context, sql string, rows *columnsOf) (written int64, fault error) {
+	all := make([]*statement, rows.n)
+	for i := range all {
+		all[i] = &statement{sql: sql, args: rows.row(i)}
+	}
+	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return pipelined(ctx, conn.Conn(), all)
+	})
+	for _, st := range all {
+		switch {
+		case st.sent && st.err == nil:
+			written += st.rows
+		case st.sent && fateOf(st.err) != collided:
+			err = st.err
+		}
+	}
+	if err != nil {
+		return written, unavailable("sweeping", err)
+	}
+	return written, nil
 }

@@ -31,6 +31,13 @@ const addressVariable = "ONCEKEEPER_TEST_POSTGRES"
 // in it, which is gone when the test ends.
 func Database(t testing.TB) string {
 	t.Helper()
+	if Distributed() {
+		address := EmptyDatabase(t)
+		if err := errors.Join(migrate(address), distribute(address)); err != nil {
+			t.Fatal(err)
+		}
+		return address
+	}
 	template, err := migrated()
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +50,9 @@ func EmptyDatabase(t testing.TB) string {
 	t.Helper()
 	if err := shared.start(); err != nil {
 		t.Fatal(err)
+	}
+	if Distributed() {
+		return createDistributed(t, shared.address)
 	}
 	return create(t, shared.address, "template0")
 }
