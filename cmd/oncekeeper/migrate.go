@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/oncekeeper/oncekeeper/migrations"
 	"github.com/oncekeeper/oncekeeper/storage/postgres"
 )
 
@@ -25,7 +26,10 @@ func (f *schemaFlags) Validate() error {
 	return f.unknown("postgres://USER@HOST/DATABASE; other stores have no schema")
 }
 
-type migrateUpCmd struct{ schemaFlags }
+type migrateUpCmd struct {
+	schemaFlags
+	Distribute bool `help:"On Citus: then spread the records over its nodes, by id. Done once, and again it changes nothing."`
+}
 
 func (c *migrateUpCmd) Help() string {
 	return "Several may run at once: one works and the others wait for it.\n\nExample: ONCEKEEPER_STORE=postgres://keeper:secret@db/keeper oncekeeper migrate up"
@@ -39,7 +43,29 @@ func (c *migrateUpCmd) Run(ctx context.Context, term console) error {
 	for _, step := range taken {
 		_, _ = fmt.Fprintln(term.out, "took", step.Name)
 	}
-	_, err = fmt.Fprintln(term.out, "the schema is up to date")
+	_, _ = fmt.Fprintln(term.out, "the schema is up to date")
+	return c.distribute(ctx, term)
+}
+
+// distribute spreads the records where it is asked to, or says that it can be asked.
+func (c *migrateUpCmd) distribute(ctx context.Context, term console) error {
+	cfg := postgres.Config{DSN: c.Store}
+	if !c.Distribute {
+		at, err := postgres.Spread(ctx, cfg)
+		if at == migrations.OneNode {
+			_, _ = fmt.Fprintln(term.out, "this is Citus, and the records are on one node: oncekeeper migrate up --distribute spreads them")
+		}
+		return err
+	}
+	done, err := postgres.Distribute(ctx, cfg)
+	switch {
+	case err != nil:
+		return err
+	case done:
+		_, err = fmt.Fprintln(term.out, "distributed the records by id: start servers that run again")
+	default:
+		_, err = fmt.Fprintln(term.out, "the records are distributed already")
+	}
 	return err
 }
 

@@ -10,14 +10,16 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/server"
 	"github.com/oncekeeper/oncekeeper/storage"
+	"github.com/oncekeeper/oncekeeper/storage/postgres"
 )
 
 type serveCmd struct {
 	storeFlags
-	Migrate  bool          `env:"ONCEKEEPER_MIGRATE" help:"Bring the database's schema to what this version serves, before serving."`
-	Listen   string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
-	Insecure bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
-	Drain    time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
+	PostgresPlan string        `env:"ONCEKEEPER_POSTGRES_PLAN" enum:"auto,many,single" default:"auto" help:"How many keys a statement takes: many, for a Postgres on one node; single, for a distributed engine that speaks Postgres; auto: what fits the server."`
+	Migrate      bool          `env:"ONCEKEEPER_MIGRATE" help:"Bring the database's schema to what this version serves, before serving."`
+	Listen       string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
+	Insecure     bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
+	Drain        time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
 
 	Sweep sweepFlags `embed:"" prefix:"sweep-"`
 }
@@ -33,7 +35,7 @@ func (c *serveCmd) Validate() error {
 func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
 	log := logs.logger(term.err)
 	broken := make(chan error, 1)
-	store, where, err := c.open(ctx, log, c.Migrate, func(err error) { broken <- err })
+	store, where, err := c.open(ctx, log, c.plan(), c.Migrate, func(err error) { broken <- err })
 	if err != nil {
 		return err
 	}
@@ -41,6 +43,13 @@ func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error 
 		return errors.Join(err, c.close(store))
 	}
 	return c.close(store)
+}
+
+func (c *serveCmd) plan() postgres.Plan {
+	if c.PostgresPlan == "auto" {
+		return postgres.PlanAuto
+	}
+	return postgres.Plan(c.PostgresPlan)
 }
 
 // close gives up on a store that hangs: the process ends, and what was answered

@@ -45,9 +45,9 @@ func (f *storeFlags) isPostgres() bool {
 }
 
 // open opens the store, which check took, and says in words where it is.
-func (f *storeFlags) open(ctx context.Context, log *slog.Logger, migrate bool, onFatal func(error)) (store storage.Store, where string, err error) {
+func (f *storeFlags) open(ctx context.Context, log *slog.Logger, plan postgres.Plan, migrate bool, onFatal func(error)) (store storage.Store, where string, err error) {
 	if f.isPostgres() {
-		return f.openPostgres(ctx, log, migrate)
+		return f.openPostgres(ctx, log, plan, migrate)
 	}
 	cfg := pebble.Config{Logger: log, OnFatal: onFatal}
 	where = "memory, and are gone at the end"
@@ -61,8 +61,8 @@ func (f *storeFlags) open(ctx context.Context, log *slog.Logger, migrate bool, o
 	return store, where, err
 }
 
-func (f *storeFlags) openPostgres(ctx context.Context, log *slog.Logger, migrate bool) (storage.Store, string, error) {
-	cfg := postgres.Config{DSN: f.Store, Logger: log}
+func (f *storeFlags) openPostgres(ctx context.Context, log *slog.Logger, plan postgres.Plan, migrate bool) (storage.Store, string, error) {
+	cfg := postgres.Config{DSN: f.Store, Plan: plan, Logger: log}
 	if migrate {
 		taken, err := postgres.Migrate(ctx, cfg)
 		if err != nil {
@@ -81,6 +81,8 @@ func (f *storeFlags) openPostgres(ctx context.Context, log *slog.Logger, migrate
 	if err != nil {
 		return nil, "", err
 	}
+	taken, why := store.Plan()
+	log.InfoContext(ctx, "statements go by plan "+string(taken), "because", why)
 	return store, f.describe(), nil
 }
 
