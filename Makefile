@@ -26,11 +26,11 @@ build: ## Build bin/oncekeeper
 	go build -trimpath -o bin/oncekeeper ./cmd/oncekeeper
 
 .PHONY: test
-test: modules postgres ## Run every test (needs Go; installs Debian's Postgres where there is none)
+test: modules postgres curl ## Run every test (needs Go; installs Debian's Postgres where there is none)
 	go test -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
 .PHONY: race
-race: modules postgres ## Run every test under the race detector (needs a C compiler)
+race: modules postgres curl ## Run every test under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout $(RACE_TIMEOUT) $(PACKAGES)
 
 .PHONY: bench
@@ -50,6 +50,10 @@ modules:
 .PHONY: postgres
 postgres:
 	tools/postgres
+
+.PHONY: curl
+curl:
+	tools/curl
 
 # Checks
 
