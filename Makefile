@@ -17,7 +17,7 @@ BENCH_COUNT ?= 1
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Everyday
 
@@ -54,6 +54,10 @@ postgres:
 .PHONY: curl
 curl:
 	tools/curl
+
+.PHONY: test-postgres18
+test-postgres18: modules ## Run the tests of the Postgres store on Postgres 18 (needs npm)
+	tools/postgres18 go test -timeout $(TEST_TIMEOUT) ./migrations ./storage/postgres
 
 # Checks
 

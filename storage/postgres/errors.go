@@ -138,7 +138,7 @@ func isDemoted(err error) bool {
 	return errors.Is(err, errReadOnly) || errors.As(err, &fault) && fault.Code == readOnlyTransaction
 }
 
-var errUnreplicated = errors.New("a commit did not wait for its standby")
+var errUnreplicated = errors.New("the database warned that it ends, or that a commit did not wait for its standby")
 
 // noConnection: nothing was sent.
 type noConnection struct{ error }

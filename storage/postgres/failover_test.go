@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,11 +26,26 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{primary: pgtest.Start(t, "fsync=off", "autovacuum=off")}
-	database := c.primary.Database(t)
+	database := asKeeper(t, c.primary.Database(t), "")
 	c.standby = c.primary.Standby(t, "standby", "fsync=off", "autovacuum=off")
 	c.dsn = pgtest.Hosts(t, database, c.primary, c.standby)
 	c.synchronous(t)
 	return c
+}
+
+// asKeeper gives the address of dsn for a role that may read and write, and no more.
+func asKeeper(t *testing.T, dsn, options string) string {
+	t.Helper()
+	admin := connect(t, dsn)
+	for _, sql := range []string{
+		`CREATE ROLE keeper LOGIN ` + options,
+		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO keeper`,
+	} {
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.Replace(dsn, "postgres@", "keeper@", 1)
 }
 
 // synchronous has the commits of the primary wait for the standby.
@@ -269,9 +285,15 @@ func TestAStoreFollowsWhoeverTakesWrites(t *testing.T) {
 func TestConnectionsToAServerThatWasDemotedAreLeft(t *testing.T) {
 	c := newCluster(t)
 	s := mustOpen(t, Config{DSN: c.dsn})
+	var readers sync.WaitGroup
 	for i := range 200 { // many connections, all idle
-		go func() { _, _ = s.Read(context.Background(), testKey(fmt.Sprint(i))) }()
+		readers.Go(func() {
+			if _, err := s.Read(context.Background(), testKey(fmt.Sprint(i))); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	readers.Wait()
 	for i := range 20 {
 		if res := s.Apply(context.Background(), testBegin(fmt.Sprint(i), ""))[0]; res.Err != nil {
 			t.Fatal(res.Err)

@@ -169,16 +169,7 @@ func TestACallRightAfterTheDatabaseWasStartedAgainIsAnswered(t *testing.T) {
 
 func TestCallsWaitForTheConnectionsThatThereAreWhereNoMoreCanBeMade(t *testing.T) {
 	database := pgtest.Start(t, "fsync=off")
-	dsn := database.Database(t)
-	for _, sql := range []string{
-		`CREATE ROLE keeper LOGIN CONNECTION LIMIT 1`,
-		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO keeper`,
-	} {
-		if _, err := connect(t, dsn).Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := newProxy(t, strings.Replace(dsn, "postgres@", "keeper@", 1))
+	p := newProxy(t, asKeeper(t, database.Database(t), "CONNECTION LIMIT 1"))
 	s := mustOpen(t, Config{DSN: p.dsn})
 	var all sync.WaitGroup
 	for i := range 32 {
