@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -207,6 +205,5 @@ func (c *Client) reportUnsettled(ctx context.Context, a *Attempt, as oncekeeper.
 
 // logKey names a key in a log without telling it.
 func (c *Client) logKey(k oncekeeper.Key) slog.Attr {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", k.Tenant, k.Operation, k.ID))
-	return slog.String("key_hash", hex.EncodeToString(sum[:6]))
+	return slog.String("key_hash", k.Hash())
 }

@@ -58,6 +58,6 @@ func (s admin) operate(ctx context.Context, f *fields, cmd lifecycle.Command) (s
 // logOperator keeps why an operator changed a key. It is logged at info: it is
 // rare, and who asks later has nothing else.
 func (s *Server) logOperator(ctx context.Context, what string, key oncekeeper.Key, force bool, reason string, more ...any) {
-	args := []any{"key", keyHash(key), "operation", key.Operation, "force", force, "reason", reason}
+	args := []any{"key_hash", key.Hash(), "operation", key.Operation, "force", force, "reason", reason}
 	s.log.InfoContext(ctx, what, append(args, more...)...)
 }

@@ -140,6 +140,20 @@ func TestResolveWithoutAnAnswerSaysThatItWasNotKept(t *testing.T) {
 	}
 }
 
+func TestTheLogsLineOfADecisionIsFoundByWhatGetShows(t *testing.T) {
+	address, log := serving(t, "--store", "memory:")
+	t.Setenv("ONCEKEEPER_ADDRESS", address)
+	held(t, dialled(t, address), "pay", "1")
+	_, shown, _ := command(t, "get", "demo", "pay", "1")
+	if code, _, stderr := command(t, "resolve", "demo", "pay", "1", "--release", "--reason", "no row", "--yes"); code != 0 {
+		t.Fatal(stderr)
+	}
+	line := log.await(t, "an operator resolved a key")
+	if hash := line["key_hash"].(string); line["reason"] != "no row" || len(hash) != 12 || !strings.Contains(shown, hash) {
+		t.Errorf("the log says %v, and get shows\n%s", line, shown)
+	}
+}
+
 func TestResolveAsksAndOnlyAYesChangesAnything(t *testing.T) {
 	keeper := atService(t, "memory:")
 	held(t, keeper, "pay", "1")

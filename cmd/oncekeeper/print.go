@@ -68,6 +68,7 @@ func printTable(w io.Writer, rec *pb.KeyRecord) error {
 		row("status", fmt.Sprintf("%s: %s", codes.Code(s.GetCode()), s.GetMessage()))
 	}
 	row("etag", rec.GetEtag())
+	row("in logs", wire.KeyFromProto(rec.GetKey()).Hash())
 	return t.Flush()
 }
 
