@@ -22,7 +22,10 @@ type Transport struct {
 //
 // A request of an unsafe method has the key that [WithKey] put into its context, or
 // that its caller wrote into its Idempotency-Key header; both must be the same key.
-// One with neither that [WithRequests] selects is given a new UUIDv7. The key goes
+// One with neither that [WithRequests] selects is given a new UUIDv7; inside an
+// attempt it, and any that [Step] names, is given one derived from the attempt's, as
+// the package says: the method is "POST /path", the host being no part of it, and
+// equal are requests that a guard's fingerprint calls so. The key goes
 // out in quotes, as the draft has it (draft-ietf-httpapi-idempotency-key-header-07),
 // and a header that the caller wrote as it was written; the same on every attempt.
 //
@@ -36,7 +39,9 @@ type Transport struct {
 // then.
 //
 // Beside base's errors it gives oncekeeper.ErrInvalidRequest where the named keys
-// differ, one is empty, or the header cannot carry one.
+// differ, one is empty, or the header cannot carry one; ErrAtOnce and ErrStep; and an
+// error where equal requests cannot be told, since the body cannot be read twice, or
+// has more than 4 MiB.
 func NewTransport(base http.RoundTripper, options ...Option) *Transport {
 	if base == nil {
 		base = http.DefaultTransport
@@ -46,7 +51,7 @@ func NewTransport(base http.RoundTripper, options ...Option) *Transport {
 
 // RoundTrip sends r, which is not changed.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	value, keyed, err := t.settings.headerValue(r)
+	value, keyed, call, err := t.settings.headerValue(r)
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a RoundTripper closes it, whatever happens
@@ -56,7 +61,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !keyed {
 		return t.base.RoundTrip(r)
 	}
-	return t.repeat(r, value)
+	if call == nil {
+		return t.repeat(r, value)
+	}
+	known := false
+	defer func() { call.End(known) }() // where it panics, nothing is known
+	response, err := t.repeat(r, value)
+	known = httpOutcomeKnown(response, err)
+	return response, err
 }
 
 // CloseIdleConnections closes base's, if it has any: http.Client's method of that

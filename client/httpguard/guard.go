@@ -10,6 +10,7 @@ import (
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/client/internal/headerkey"
+	"github.com/oncekeeper/oncekeeper/client/internal/httpdigest"
 )
 
 // Guard guards the handlers of an HTTP server. It may be used by several.
@@ -103,7 +104,7 @@ func (o *operation) begin(w http.ResponseWriter, r *http.Request, key string) (c
 	}
 	begin := o.request
 	begin.Key = oncekeeper.Key{Tenant: tenant, Operation: o.name, ID: key}
-	begin.Fingerprint = digest(r, body)
+	begin.Fingerprint = httpdigest.Digest(r, body)
 	return begin, body, nil
 }
 

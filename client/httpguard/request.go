@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"strings"
 
-	"github.com/oncekeeper/oncekeeper/client/fingerprint"
+	"github.com/oncekeeper/oncekeeper/client/internal/httpdigest"
 )
 
 // Scheme is the name of this package's fingerprints. What it digests is frozen:
 // whatever would change a digest is a new scheme.
-const Scheme = "http1"
+const Scheme = httpdigest.Scheme
 
 // Errors of readBody, beside *http.MaxBytesError.
 var (
@@ -52,41 +50,6 @@ func giveBody(r *http.Request, body []byte) *http.Request {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return r
-}
-
-// digest is the fingerprint of a request: method, path and query as they came,
-// content type and encoding, and the body: as JSON where it is JSON and says so,
-// else byte for byte. The parts are joined by fingerprint.Combine.
-func digest(r *http.Request, body []byte) []byte {
-	content, isJSON := contentType(r.Header.Get("Content-Type"))
-	encoding := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ","))
-	of := fingerprint.Raw(body)
-	if isJSON && encoding == "" {
-		if canonical, err := fingerprint.JSON(body); err == nil {
-			of = canonical
-		}
-	}
-	return fingerprint.Combine(Scheme,
-		[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery),
-		[]byte(content), []byte(encoding), []byte(of.Scheme), of.Digest).Digest
-}
-
-// contentType gives a media type as it is digested, with its parameters in order,
-// and whether it is JSON, whose charset says nothing (RFC 8259). One that cannot be
-// read stays as it came.
-func contentType(field string) (canonical string, isJSON bool) {
-	media, params, err := mime.ParseMediaType(field)
-	if err != nil {
-		return field, false
-	}
-	isJSON = media == "application/json" || strings.HasSuffix(media, "+json")
-	if isJSON {
-		delete(params, "charset")
-	}
-	if canonical = mime.FormatMediaType(media, params); canonical == "" {
-		return field, isJSON
-	}
-	return canonical, isJSON
 }
 
 // refusalOf says how the request is answered whose body could not be read.
