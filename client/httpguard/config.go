@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/client/receipt"
 )
 
 const (
@@ -42,6 +43,9 @@ type Config struct {
 	// 16 KiB in all, the rest is left out. Credentials, cookies, and what belongs to
 	// one connection or one answer cannot be named.
 	ReplayHeader []string
+	// Receipts is where handlers leave a receipt of their effect, by InTx of
+	// client/receipt/pgxreceipt or sqlreceipt. What InTx gives is a Response.
+	Receipts receipt.Store
 	// Documentation is the address of what the API says of its keys. Refusals carry
 	// it as Link, rel="describedby", which the draft asks for.
 	Documentation string

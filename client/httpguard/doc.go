@@ -32,7 +32,7 @@
 // # What becomes of an answer
 //
 //	2xx, 3xx                         kept, and replayed
-//	4xx but the next two lines       kept, and replayed; on a takeover only 400, 405, 406, 411, 413, 414, 415, 417 and 431
+//	4xx but the next two lines       kept, and replayed; on a takeover without receipts only 400, 405, 406, 411, 413, 414, 415, 417 and 431
 //	401, 403, 429                    released: the next request runs
 //	408, 409, 425                    unknown: the next request takes over, or the key is held
 //	5xx, any other code, a panic     unknown
@@ -80,4 +80,15 @@
 // given all the same: the effect happened, and an error would have it asked for
 // again. Where a later attempt took the key, the answer is dropped and the caller
 // told 409: it comes back and gets the outcome that counts.
+//
+// # Receipts
+//
+// With Config.Receipts a handler's transaction leaves a receipt of its effect:
+// InTx of client/receipt/sqlreceipt or pgxreceipt gives a [Response], which is
+// committed with the effect and is the answer, byte for byte, whatever the handler
+// writes. Whoever takes over looks for it first, and what an attempt refuses yields
+// to it. [SettleBy] takes the error of a transaction that rolled back. A refusal
+// that could neither be kept nor ruled out is not given: its caller is asked to come
+// back (503). [WithOutage] says what to do while Oncekeeper cannot be asked, and
+// [WithReconcile] asks whoever else may know what became of an attempt.
 package httpguard

@@ -2,6 +2,7 @@ package httpguard
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 
@@ -105,6 +106,12 @@ func (o *operation) begin(w http.ResponseWriter, r *http.Request, key string) (c
 	begin := o.request
 	begin.Key = oncekeeper.Key{Tenant: tenant, Operation: o.name, ID: key}
 	begin.Fingerprint = httpdigest.Digest(r, body)
+	if begin.Receipts != nil {
+		begin.Codec = codec{o}
+	}
+	if o.reconcile != nil {
+		begin.Reconcile = o.reconcileFor(r, body)
+	}
 	return begin, body, nil
 }
 
@@ -117,28 +124,39 @@ func (o *operation) once(w http.ResponseWriter, r *http.Request, begin client.Re
 	result, err := o.keeper.Run(metadata.NewOutgoingContext(r.Context(), nil), begin, func(ctx context.Context, a *client.Attempt) client.Ended {
 		o.stats.ran.Add(1)
 		own.record = newRecorder(w, a.MaxResponseBytes(), func() bool { return ctx.Err() != nil })
-		handled := context.WithValue(metadata.NewOutgoingContext(ctx, sent), runKey{}, run{attempt: a, record: own.record})
+		if o.request.Receipts != nil {
+			own.record.sum = sha256.New()
+		}
+		handled := metadata.NewOutgoingContext(ctx, sent)
+		if a.Outage() != client.OutageOpen {
+			handled = context.WithValue(handled, runKey{}, run{attempt: a, record: own.record})
+		}
 		next.ServeHTTP(own.record, r.WithContext(handled))
 		own.record.finish()
 		return o.end(ctx, a, &own)
 	})
+	o.countOutage(result.Outage)
 	switch {
-	case result.Ran && !superseded(err):
-		o.give(w, own)
-	case result.Ran:
+	case result.Ran && superseded(err):
 		o.stats.superseded.Add(1)
 		own.record.abort()
 		o.refuse(w, inProgress(supersededDelay))
 	case err != nil:
+		own.record.abort()
 		o.refuse(w, o.notBegun(r.Context(), err))
+	case result.Receipt:
+		o.giveReceipt(w, r, own, result.Ended.Response)
+	case result.Outcome != nil:
+		own.record.abort()
+		o.replayOf(w, r, result.Outcome)
+	case result.Ran:
+		o.give(w, r, own, result)
 	case result.InProgress != nil:
 		o.stats.inProgress.Add(1)
 		o.refuse(w, inProgress(result.InProgress.RetryDelay))
-	case result.Unresolved != nil:
+	default:
 		o.stats.unresolved.Add(1)
 		o.refuse(w, unresolved(result.Unresolved))
-	default:
-		o.replayOf(w, r, result.Outcome)
 	}
 }
 
@@ -159,10 +177,10 @@ func (o *operation) end(ctx context.Context, a *client.Attempt, own *answer) cli
 		own.unknown = ctx.Err() != nil && r.status < 400
 		return client.Ended{As: oncekeeper.SettledUnknown, Status: statusOf(r.status)}
 	}
-	as := o.table.settlement(r.status, r.as, a.Takeover(), false)
-	if r.nested && r.status >= 400 {
-		as = oncekeeper.SettledUnknown
-	}
+	as := o.table.settlement(r.status, said{
+		as: r.as, takeover: a.Takeover(), receipts: o.request.Receipts != nil,
+		rolledBack: oncekeeper.IsRolledBack(r.failure), nested: r.nested,
+	})
 	if as != oncekeeper.SettledComplete {
 		return client.Ended{As: as, Status: statusOf(r.status)}
 	}
@@ -177,14 +195,34 @@ func (o *operation) end(ctx context.Context, a *client.Attempt, own *answer) cli
 	return client.Ended{As: as, Response: kept}
 }
 
-// give answers with what the request's own attempt gave.
-func (o *operation) give(w http.ResponseWriter, own answer) {
-	if !own.unknown {
+// give answers with what the request's own attempt gave, where that is the answer.
+func (o *operation) give(w http.ResponseWriter, r *http.Request, own answer, result client.Result) {
+	var instead *problem
+	switch {
+	case own.unknown:
+		instead = &problem{kind: unknownProblem, delay: unknownDelay, Detail: "The request was stopped before it was done. Ask again with the same Idempotency-Key."}
+	case result.Outage == client.OutageReceiptsOnly:
+		instead = o.bare(r.Context(), own)
+	case result.Unsettled != nil && o.request.Receipts != nil && result.Ended.As == oncekeeper.SettledComplete && own.record.status >= 400:
+		// As with a final failure over gRPC: the next attempt may have the effect.
+		o.stats.unavailable.Add(1)
+		instead = &problem{kind: unknownProblem, delay: unknownDelay, Detail: "The request was refused, and that could not be kept: the next attempt may be answered otherwise. Ask again with the same Idempotency-Key."}
+	}
+	if instead == nil {
 		own.record.release()
 		return
 	}
 	own.record.abort()
-	o.refuse(w, &problem{kind: unknownProblem, delay: unknownDelay, Detail: "The request was stopped before it was done. Ask again with the same Idempotency-Key."})
+	o.refuse(w, instead)
+}
+
+func (o *operation) countOutage(mode client.Outage) {
+	switch mode {
+	case client.OutageReceiptsOnly:
+		o.stats.outageReceipts.Add(1)
+	case client.OutageOpen:
+		o.stats.outageOpen.Add(1)
+	}
 }
 
 // superseded says whether another outcome than this attempt's counts. That there

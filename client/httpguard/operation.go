@@ -76,6 +76,18 @@ func WithMaxAttempts(n int32) Option { return func(o *operation) { o.request.Max
 // client.DefaultMaxRunTime.
 func WithMaxRunTime(d time.Duration) Option { return func(o *operation) { o.request.MaxRunTime = d } }
 
+// WithoutReceipts is for an operation whose effect is not in a transaction of InTx,
+// where Config.Receipts are of others: a receipt that is not there would say of it
+// that nothing happened.
+func WithoutReceipts() Option { return func(o *operation) { o.request.Receipts = nil } }
+
+// WithOutage says what to do where Oncekeeper gives no verdict. Default:
+// client.OutageClosed, which is 503.
+func WithOutage(mode client.Outage) Option { return func(o *operation) { o.request.Outage = mode } }
+
+// WithReconcile asks f where nobody knows what became of an attempt.
+func WithReconcile(f Reconcile) Option { return func(o *operation) { o.reconcile = f } }
+
 // operation is how requests of one operation are guarded.
 type operation struct {
 	*Guard
@@ -85,14 +97,16 @@ type operation struct {
 	// named are headers to replay beside the Config's, and replay all of them.
 	named, replay []string
 	table         table
-	// request is what every request asks for, but the key and digest.
-	request client.Request
+	// request is what every request asks for, but the key, the digest and what
+	// depends on them.
+	request   client.Request
+	reconcile Reconcile
 }
 
 func newOperation(g *Guard, name string, options []Option) (*operation, error) {
 	o := &operation{
 		Guard: g, name: name, required: true, maxRequestBytes: g.cfg.MaxRequestBytes,
-		request: client.Request{FingerprintScheme: Scheme, Wait: max(0, g.cfg.Wait)},
+		request: client.Request{FingerprintScheme: Scheme, Wait: max(0, g.cfg.Wait), Receipts: g.cfg.Receipts},
 	}
 	for _, option := range options {
 		option(o)
@@ -106,6 +120,12 @@ func newOperation(g *Guard, name string, options []Option) (*operation, error) {
 	}
 	if o.request.Lease < 0 || o.request.Retention < 0 || o.request.MaxAttempts < 0 || o.request.MaxRunTime < 0 {
 		faults = append(faults, errors.New("lease, retention, attempts and run time are not below zero: leave them out for the policy's defaults"))
+	}
+	if o.request.Outage > client.OutageOpen {
+		faults = append(faults, fmt.Errorf("%d is no outage mode", o.request.Outage))
+	}
+	if o.request.Outage == client.OutageReceiptsOnly && o.request.Receipts == nil {
+		faults = append(faults, fmt.Errorf("outage mode %q needs Config.Receipts", o.request.Outage))
 	}
 	replay, err := readNames(slices.Concat(alwaysReplayed, g.cfg.ReplayHeader, o.named))
 	o.replay = replay

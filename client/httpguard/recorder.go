@@ -3,6 +3,7 @@ package httpguard
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"net/http"
 	"strconv"
@@ -43,9 +44,13 @@ type recorder struct {
 	// dropped: past the limit, and its context was over by then.
 	dropped bool
 	last    byte // of what streams, held back
+	// sum is of all that was written; nil: nobody asks.
+	sum hash.Hash
 	// nested: it is another guard's refusal.
 	nested bool
 	as     oncekeeper.Settlement
+	// failure is what SettleBy was given.
+	failure error
 }
 
 func newRecorder(out http.ResponseWriter, limit int64, ended func() bool) *recorder {
@@ -111,6 +116,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 		return 0, http.ErrContentLength
 	}
 	r.written += int64(len(p))
+	if r.sum != nil {
+		r.sum.Write(p)
+	}
 	switch {
 	case r.dropped:
 	case r.streams:
@@ -158,8 +166,8 @@ func (r *recorder) pass(p []byte) {
 // sniff names the content type that net/http would find, so that a replay has the
 // one that the first caller got.
 func (r *recorder) sniff(body []byte) {
-	if _, named := r.sent["Content-Type"]; !named && len(body) > 0 && r.sent.Get("Content-Encoding") == "" {
-		r.sent.Set("Content-Type", http.DetectContentType(body))
+	if found := guessed(r.sent, body); found != "" {
+		r.sent.Set("Content-Type", found)
 	}
 }
 
@@ -201,9 +209,9 @@ func (r *recorder) release() {
 }
 
 // abort breaks off an answer that is going out already, so that its caller sees
-// that it is not whole. Where nothing went out it does nothing.
+// that it is not whole. Where nothing went out, or ran, it does nothing.
 func (r *recorder) abort() {
-	if r.streams {
+	if r != nil && r.streams {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -223,6 +231,12 @@ func (r *recorder) settleAs(as oncekeeper.Settlement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.as = as
+}
+
+func (r *recorder) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure = err
 }
 
 // giveHeader makes out's header what header says.

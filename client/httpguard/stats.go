@@ -3,7 +3,9 @@ package httpguard
 import "sync/atomic"
 
 // Stats counts requests since the start. Every request is in one of NotGuarded to
-// Left; Superseded, NotWhole and TooLarge are in Ran too.
+// Left; Superseded, NotWhole and TooLarge are in Ran too, and so is a request that
+// ran and is Replayed or Unavailable besides, since its receipt said otherwise or
+// could not be asked. What was asked of receipts and reconcilers is in client.Stats.
 type Stats struct {
 	// NotGuarded: requests of safe methods.
 	NotGuarded int64
@@ -34,11 +36,14 @@ type Stats struct {
 	Unavailable int64
 	// Left: requests whose caller left before they were begun.
 	Left int64
+	// OutageReceipts and OutageOpen: attempts that were run while Oncekeeper gave no
+	// verdict, under the receipt alone, and unguarded. They are in Ran too.
+	OutageReceipts, OutageOpen int64
 }
 
 type counters struct {
 	notGuarded, keyless, ran, superseded, notWhole, tooLarge, replayed, notKept, inProgress,
-	unresolved, exhausted, mismatch, refused, unavailable, left atomic.Int64
+	unresolved, exhausted, mismatch, refused, unavailable, left, outageReceipts, outageOpen atomic.Int64
 }
 
 func (c *counters) read() Stats {
@@ -48,5 +53,6 @@ func (c *counters) read() Stats {
 		Replayed: c.replayed.Load(), NotKept: c.notKept.Load(), InProgress: c.inProgress.Load(),
 		Unresolved: c.unresolved.Load(), Exhausted: c.exhausted.Load(),
 		Mismatch: c.mismatch.Load(), Refused: c.refused.Load(), Unavailable: c.unavailable.Load(), Left: c.left.Load(),
+		OutageReceipts: c.outageReceipts.Load(), OutageOpen: c.outageOpen.Load(),
 	}
 }

@@ -56,41 +56,69 @@ func (t table) check() error {
 	return nil
 }
 
-// settlement gives what an answer with status is settled as; said is what the
-// handler said itself, or zero. proven: a receipt would show an earlier attempt's
-// effect, so that there is none to be misled by.
-func (t table) settlement(status int, said oncekeeper.Settlement, takeover, proven bool) oncekeeper.Settlement {
+// said is what is known of an attempt beside the status code of its answer.
+type said struct {
+	// as is what the handler said itself, or zero.
+	as oncekeeper.Settlement
+	// takeover: an earlier attempt's effect may stand; receipts: it would have been
+	// found.
+	takeover, receipts bool
+	// rolledBack: the handler's transaction is known to have left nothing.
+	rolledBack bool
+	// nested: the answer is another guard's refusal.
+	nested bool
+}
+
+// settlement gives what an answer with status is settled as: by what the handler
+// said, else by the table, else by its transaction. Another guard's refusal passes,
+// and is never kept.
+func (t table) settlement(status int, s said) oncekeeper.Settlement {
 	switch {
 	case status >= 200 && status < 300:
 		return oncekeeper.SettledComplete
 	case status < 200 || status > 599:
 		return oncekeeper.SettledUnknown
-	case said == oncekeeper.SettledComplete || said == oncekeeper.SettledRetryable || said == oncekeeper.SettledUnknown:
-		return said
 	}
-	if takeover {
-		if as, ok := t.onTakeover[status]; ok {
-			return as
-		}
+	as, named := s.as, s.as == oncekeeper.SettledComplete || s.as == oncekeeper.SettledRetryable || s.as == oncekeeper.SettledUnknown
+	if !named {
+		as, named = t.ofStatus(status, s)
 	}
-	as, ok := t.changed[status]
-	if !ok {
-		as = byDefault(status)
+	if s.rolledBack && (!named || s.nested) && as != oncekeeper.SettledRetryable {
+		return oncekeeper.SettledRetryable
 	}
-	if takeover && !proven && as == oncekeeper.SettledComplete && status >= 400 && !ofTheRequest[status] {
+	if s.nested && as == oncekeeper.SettledComplete {
 		return oncekeeper.SettledUnknown
 	}
 	return as
 }
 
-func byDefault(status int) oncekeeper.Settlement {
+// ofStatus gives what status is settled as; named is false where nothing is said of
+// it.
+func (t table) ofStatus(status int, s said) (as oncekeeper.Settlement, named bool) {
+	if s.takeover {
+		if as, ok := t.onTakeover[status]; ok {
+			return as, true
+		}
+	}
+	as, named = t.changed[status]
+	if !named {
+		as, named = byDefault(status)
+	}
+	if s.takeover && !s.receipts && as == oncekeeper.SettledComplete && status >= 400 && !ofTheRequest[status] {
+		return oncekeeper.SettledUnknown, true
+	}
+	return as, named
+}
+
+// byDefault says nothing of a 5xx, and of 408, 409 and 425.
+func byDefault(status int) (as oncekeeper.Settlement, named bool) {
 	if as, ok := apart[status]; ok {
-		return as
+		return as, as != oncekeeper.SettledUnknown
 	}
 	if status < 500 {
-		return oncekeeper.SettledComplete
+		return oncekeeper.SettledComplete, true
 	}
-	return oncekeeper.SettledUnknown
+	return oncekeeper.SettledUnknown, false
 }
 
 // statusOf gives what is kept of an answer that is not: its code, and nothing of
