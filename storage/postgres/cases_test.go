@@ -67,9 +67,13 @@ func testFail(id string, token int64, as oncekeeper.Settlement) lifecycle.Settle
 func awaitBlocked(t testing.TB, dsn string) {
 	t.Helper()
 	conn := connect(t, dsn)
+	blocked := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	if pgtest.Distributed() {
+		blocked = `SELECT count(*) FROM citus_lock_waits`
+	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		var n int
-		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
+		err := conn.QueryRow(t.Context(), blocked).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}

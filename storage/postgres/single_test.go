@@ -39,6 +39,9 @@ func TestEachKeyIsATransactionOfItsOwn(t *testing.T) {
 		}
 	}
 	wantTransactions(t, b, len(begins))
+	if !b.lost.from.IsZero() {
+		t.Error("answers were lost on the way")
+	}
 }
 
 func wantTransactions(t *testing.T, b *bench, want int) {

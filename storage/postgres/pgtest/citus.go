@@ -21,7 +21,7 @@ import (
 const workersVariable = "ONCEKEEPER_TEST_CITUS"
 
 // Distributed says whether the databases of tests are of a Citus cluster: there a
-// table has no triggers, and none of a worker's locks is seen.
+// table takes no triggers, and who waits on a worker is seen by Citus alone.
 func Distributed() bool { return len(workers()) > 0 }
 
 func workers() []string {
