@@ -290,7 +290,7 @@ func TestACollisionIsTriedAgainWhereverItStrikes(t *testing.T) {
 	onEachPlan(t, func(t *testing.T, plan Plan) {
 		b := newBench(t, plan)
 		b.exec(`CREATE SEQUENCE faults`)
-		for _, code := range []string{serializationFailure, deadlockDetected} {
+		for _, code := range []string{serializationFailure, deadlockDetected, nodeOutOfReach} {
 			for _, at := range []string{"BEFORE INSERT", "BEFORE UPDATE", "CONSTRAINT AFTER INSERT", "CONSTRAINT AFTER UPDATE"} {
 				for times, wantErr := range map[int]error{2: nil, 1000: oncekeeper.ErrStoreUnavailable} {
 					name := fmt.Sprintf("%s %s %d times", code, at, times)
@@ -330,6 +330,9 @@ func TestACollisionIsTriedAgainWhereverItStrikes(t *testing.T) {
 		}
 	})
 }
+
+// nodeOutOfReach is what a distributed engine gives for a node of its own.
+const nodeOutOfReach = "08006"
 
 // faultsAt makes the first statements of a kind fail, or their commits.
 func faultsAt(at, code string, times int) string {

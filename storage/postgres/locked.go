@@ -39,9 +39,10 @@ func (s *Store) lockAndApply(ctx context.Context, all []*work) {
 		if err == nil {
 			return
 		}
-		none := (*noConnection)(nil)
+		none, undone := (*noConnection)(nil), (*rolledBack)(nil)
+		isUndone := errors.As(err, &undone)
 		switch {
-		case errors.As(err, &none) || ctx.Err() != nil || errors.Is(err, errUnreplicated) || try+1 == maxTries:
+		case errors.As(err, &none) || ctx.Err() != nil || errors.Is(err, errUnreplicated) && !isUndone || try+1 == maxTries:
 			s.fail(all, err)
 			return
 		case errors.Is(err, errOvertaken):
@@ -49,7 +50,7 @@ func (s *Store) lockAndApply(ctx context.Context, all []*work) {
 		}
 		switch fateOf(err) {
 		case unknown:
-			if undone := (*rolledBack)(nil); !errors.As(err, &undone) {
+			if !isUndone {
 				s.lostAnswer(err)
 				doubted(all)
 			}

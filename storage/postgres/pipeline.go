@@ -57,7 +57,9 @@ func pipelined(ctx context.Context, conn *pgx.Conn, all []*statement) error {
 		st.err = st.read(pipe, conn.TypeMap())
 		if pg.CustomData()[unreplicated] == true {
 			delete(pg.CustomData(), unreplicated)
-			st.err, unsafe = errors.Join(errUnreplicated, st.err), true
+			if unsafe = true; st.err == nil { // else that says what became of it
+				st.err = errUnreplicated
+			}
 		}
 		if fault := (*pgconn.PgError)(nil); errors.As(st.err, &fault) && fault.Code == readOnlyTransaction {
 			readOnly = st.err
