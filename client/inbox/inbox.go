@@ -22,8 +22,10 @@ type Config struct {
 	// its name. The operation of a message's key is "inbox/" and the subscriber.
 	Tenant, Subscriber string
 	// Request is what every message asks for: lease, retention (longer than a message
-	// may be redelivered), hold, MaxAttempts. Its Key, fingerprint and Wait are set
-	// for each message. The default MaxAttempts, 0, is the policy's, which may be no
+	// may be redelivered), hold, MaxAttempts; and Receipts, so that what the handler
+	// does in InTx happens once also where its consumer dies before that is recorded
+	// (Codec may stay empty: InTx may give anything that is JSON). Its Key, fingerprint
+	// and Wait are set for each message. The default MaxAttempts, 0, is the policy's, which may be no
 	// limit: a message that always fails then never comes to an end.
 	Request client.Request
 	// MinDelay and MaxDelay bound the delay after a failed attempt, which doubles from
@@ -61,9 +63,13 @@ func New(keeper *client.Client, cfg Config) (*Inbox, error) {
 	check(cfg.Tenant != "", "Tenant is required")
 	check(cfg.Subscriber != "", "Subscriber is required")
 	check(cfg.Request.MaxAttempts >= 0, "Request.MaxAttempts %d is below 0", cfg.Request.MaxAttempts)
+	check(cfg.Request.Outage != client.OutageReceiptsOnly || cfg.Request.Receipts != nil, "Request.Outage is receipts only, and there are no Receipts")
 	check(cfg.MinDelay >= 0 && cfg.MaxDelay >= 0, "MinDelay %v or MaxDelay %v is below 0", cfg.MinDelay, cfg.MaxDelay)
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
+	}
+	if cfg.Request.Receipts != nil && cfg.Request.Codec == nil {
+		cfg.Request.Codec = keptJSON{}
 	}
 	if cfg.MinDelay == 0 {
 		cfg.MinDelay = DefaultMinDelay
@@ -145,7 +151,8 @@ func (i *Inbox) handle(ctx context.Context, m Message, wait time.Duration, unava
 	req.Key = oncekeeper.Key{Tenant: i.cfg.Tenant, Operation: "inbox/" + i.cfg.Subscriber, ID: m.ID}
 	req.FingerprintScheme, req.Fingerprint = m.Fingerprint.Scheme, m.Fingerprint.Digest
 	req.Wait = wait
-	ran := attempted{hold: req.Hold}
+	// Where there is someone to ask, the next delivery is told more.
+	ran := attempted{hold: req.Hold && req.Receipts == nil && req.Reconcile == nil}
 	result, err := i.keeper.Run(ctx, req, func(ctx context.Context, a *client.Attempt) client.Ended {
 		ran.number = a.Number()
 		ran.err = handler(ctx, a)
