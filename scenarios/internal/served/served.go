@@ -1,0 +1,130 @@
+// Package served runs the built binary for tests, as an operator would, and kills
+// it as machines do.
+package served
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Binary builds cmd/oncekeeper once for all tests of a process, and gives its path.
+var Binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "oncekeeper-scenarios-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "oncekeeper")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/oncekeeper/oncekeeper/cmd/oncekeeper").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the binary: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// Process is a running serve.
+type Process struct {
+	cmd    *exec.Cmd
+	exited chan error
+}
+
+// Start starts the binary on a store and an address, and returns when it listens.
+// It is killed when the test ends.
+func Start(t testing.TB, store, address string, args ...string) *Process {
+	t.Helper()
+	path, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{cmd: cmd, exited: make(chan error, 1)}
+	listening := make(chan bool, 1)
+	go func() {
+		var said strings.Builder
+		for lines := bufio.NewScanner(logs); lines.Scan(); {
+			var line struct{ Msg string }
+			_ = json.Unmarshal(lines.Bytes(), &line)
+			if line.Msg == "listening" {
+				listening <- true
+			}
+			said.WriteString(lines.Text() + "\n")
+		}
+		err := cmd.Wait()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, said.String())
+		}
+		p.exited <- err
+		close(listening)
+	}()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	select {
+	case ok := <-listening:
+		if !ok {
+			t.Fatalf("serve ended before it listened: %v", <-p.exited)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("serve does not listen after a minute")
+	}
+	return p
+}
+
+// Kill is kill -9; it returns when the process is gone.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatalf("kill: %v", err)
+	}
+	<-p.exited
+}
+
+// Stop is SIGTERM; serve must end well.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("signal: %v", err)
+	}
+	if err := <-p.exited; err != nil {
+		t.Errorf("serve did not end well: %v", err)
+	}
+}
+
+// FreeAddress gives a loopback address that nothing listens on.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	return lis.Addr().String()
+}
+
+// Dial connects to address and comes back quickly after a kill.
+func Dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 100 * time.Millisecond},
+			MinConnectTimeout: time.Second,
+		}))
+}
