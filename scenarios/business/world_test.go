@@ -17,7 +17,10 @@ import (
 	"github.com/oncekeeper/oncekeeper/client/receipt/sqlreceipt"
 	"github.com/oncekeeper/oncekeeper/inprocess"
 	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
+	"github.com/oncekeeper/oncekeeper/storage"
 	"github.com/oncekeeper/oncekeeper/storage/pebble"
+	"github.com/oncekeeper/oncekeeper/storage/postgres"
+	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 
 // world is what a scenario happens in.
@@ -37,10 +40,24 @@ type service interface {
 	// down has it gone until up.
 	down(t *testing.T)
 	up(t *testing.T)
+	// reach is what a child process reaches it by.
+	reach() string
 }
 
 // inEveryWorld runs a scenario in each world, on fresh stores.
 func inEveryWorld(t *testing.T, scenario func(w *world)) {
+	t.Helper()
+	inWorlds(t, startInside, scenario)
+}
+
+// inEveryWorldOfProcesses is inEveryWorld for a business of several processes: those
+// that have the service inside share its database.
+func inEveryWorldOfProcesses(t *testing.T, scenario func(w *world)) {
+	t.Helper()
+	inWorlds(t, startInsideShared, scenario)
+}
+
+func inWorlds(t *testing.T, startInside func(*testing.T) (service, *client.Client), scenario func(w *world)) {
 	t.Helper()
 	for _, dialect := range []sqlreceipt.Dialect{sqlreceipt.SQLite, sqlreceipt.Postgres} {
 		for name, start := range map[string]func(*testing.T) (service, *client.Client){
@@ -81,6 +98,7 @@ func startProcess(t *testing.T) (service, *client.Client) {
 
 func (p *process) up(t *testing.T)   { p.running = served.Start(t, "pebble:"+p.dir, p.address) }
 func (p *process) down(t *testing.T) { p.running.Kill(t) }
+func (p *process) reach() string     { return p.address }
 func (p *process) lose(t *testing.T) {
 	p.down(t)
 	p.dir = t.TempDir()
@@ -90,22 +108,44 @@ func (p *process) lose(t *testing.T) {
 // inside is Oncekeeper in this process. It is the client's connection too, since
 // there is a new one behind it after each loss.
 type inside struct {
-	dir     string
+	// fresh gives where a store that knows nothing lies, and open opens it.
+	fresh func(*testing.T) string
+	open  func(where string) (storage.Store, error)
+
+	where   string
 	running *inprocess.Keeper
 	mu      sync.RWMutex
 	conn    *grpc.ClientConn
 }
 
 func startInside(t *testing.T) (service, *client.Client) {
-	i := &inside{dir: t.TempDir()}
+	return (&inside{
+		fresh: func(t *testing.T) string { return t.TempDir() },
+		open:  func(dir string) (storage.Store, error) { return pebble.Open(pebble.Config{Dir: dir}) },
+	}).start(t)
+}
+
+func startInsideShared(t *testing.T) (service, *client.Client) {
+	return (&inside{
+		fresh: func(t *testing.T) string { return pgtest.Database(t) },
+		open: func(address string) (storage.Store, error) {
+			return postgres.Open(context.Background(), postgres.Config{DSN: address, MaxConns: 4})
+		},
+	}).start(t)
+}
+
+func (i *inside) start(t *testing.T) (service, *client.Client) {
+	i.where = i.fresh(t)
 	i.up(t)
 	t.Cleanup(func() { i.down(t) })
 	return i, client.New(i)
 }
 
+func (i *inside) reach() string { return i.where }
+
 func (i *inside) up(t *testing.T) {
 	t.Helper()
-	store, err := pebble.Open(pebble.Config{Dir: i.dir})
+	store, err := i.open(i.where)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +176,7 @@ func (i *inside) down(t *testing.T) {
 func (i *inside) lose(t *testing.T) {
 	t.Helper()
 	i.down(t)
-	i.dir = t.TempDir()
+	i.where = i.fresh(t)
 	i.up(t)
 }
 

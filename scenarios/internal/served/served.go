@@ -120,11 +120,12 @@ func FreeAddress(t testing.TB) string {
 }
 
 // Dial connects to address and comes back quickly after a kill.
-func Dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient(address,
+func Dial(address string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.2, MaxDelay: 100 * time.Millisecond},
 			MinConnectTimeout: time.Second,
-		}))
+		}),
+	}, opts...)...)
 }
