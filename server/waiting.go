@@ -162,25 +162,27 @@ func older(a, b storage.Result) bool {
 }
 
 // review answers the sleepers that the latest result answers, gives the turn
-// where the key is free, and sets the alarm for the lease's end otherwise. The
-// caller holds mu.
+// where the key is free or by now may be, and sets the alarm for the lease's end
+// otherwise. What time alone has made of the record since it was seen is no answer:
+// another server may have renewed its lease. The caller holds mu.
 func (q *waiting) review(key oncekeeper.Key, l *line) {
-	now := q.now(l)
+	rec, now := l.latest.Record, q.now(l)
 	asleep := l.asleep[:0]
 	for _, w := range l.asleep {
-		next, verdict := lifecycle.Apply(l.latest.Record, w.cmd, now)
+		next, verdict := lifecycle.Apply(rec, w.cmd, l.latest.Now)
+		_, later := lifecycle.Apply(rec, w.cmd, now)
 		switch {
-		case next != l.latest.Record || verdict == lifecycle.Granted:
+		case verdict == lifecycle.InProgress && later == verdict:
+			asleep = append(asleep, w)
+		case next != rec || verdict == lifecycle.Granted || later != verdict:
 			if l.turn != nil {
 				asleep = append(asleep, w)
 				continue
 			}
 			l.turn = w
 			w.wake <- wakeup{}
-		case verdict == lifecycle.InProgress:
-			asleep = append(asleep, w)
 		default:
-			w.wake <- wakeup{answer: &storage.Result{Verdict: verdict, Record: next, Now: now}}
+			w.wake <- wakeup{answer: &storage.Result{Verdict: verdict, Record: next, Now: l.latest.Now}}
 		}
 	}
 	clear(l.asleep[len(asleep):])

@@ -84,6 +84,37 @@ func TestTheTurnIsOnesAtATimeAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestWhatTimeAloneWouldMakeOfARecordIsTheStoresToSay: another server may have
+// renewed the lease meanwhile.
+func TestWhatTimeAloneWouldMakeOfARecordIsTheStoresToSay(t *testing.T) {
+	clk := clock.NewManual(time.Unix(0, 0))
+	q := newWaiting(clk, 10, 10)
+	kept := held(5)
+	rec := *kept.Record
+	rec.Granted.Hold = true
+	var waiters []*waiter
+	for range 2 {
+		w := q.join(ask)
+		q.sleep(w, storage.Result{Verdict: lifecycle.InProgress, Record: &rec, Now: moment})
+		waiters = append(waiters, w)
+	}
+	clk.Advance(time.Minute)
+	if up := <-waiters[0].wake; up.answer != nil {
+		t.Fatalf("at the lease's end the first was answered %v", up.answer.Verdict)
+	}
+	q.leave(waiters[0]) // the store did not answer it
+	if up, ok := woken(waiters[1]); !ok || up.answer != nil {
+		t.Fatalf("the second got %+v, %v; want the turn to ask", up, ok)
+	}
+	unresolved, verdict := lifecycle.Apply(&rec, ask, moment.Add(time.Minute))
+	third := q.join(ask)
+	q.sleep(third, storage.Result{Verdict: lifecycle.InProgress, Record: &rec, Now: moment})
+	q.publish(waitKey, storage.Result{Verdict: verdict, Record: unresolved, Now: moment.Add(time.Minute)})
+	if up, ok := woken(third); !ok || up.answer == nil || up.answer.Verdict != lifecycle.Unresolved {
+		t.Fatalf("once the store said it, the third got %+v, %v; want unresolved", up, ok)
+	}
+}
+
 func TestNobodySleepsOnceTheServerStops(t *testing.T) {
 	q := newWaiting(clock.NewManual(time.Unix(0, 0)), 10, 10)
 	w := q.join(ask)
