@@ -58,12 +58,12 @@ func (w *watcher) run(ctx context.Context) {
 	pause := minWatch
 	for w.somebodyWaits(ctx) && w.store.Shared() {
 		for clock.Sleep(ctx, w.clock, pause) == nil {
-			keys := w.waiting.awaited()
-			if len(keys) == 0 {
+			keys, anybody := w.waiting.awaited()
+			if !anybody {
 				pause = minWatch
 				break
 			}
-			if w.look(ctx, keys) {
+			if len(keys) > 0 && w.look(ctx, keys) {
 				pause = minWatch
 			} else {
 				pause = min(2*pause, maxWatch)
@@ -101,17 +101,17 @@ func (w *watcher) look(ctx context.Context, keys []oncekeeper.Key) bool {
 }
 
 // awaited gives the keys that a waiter sleeps for while no other asks the store on
-// their behalf.
-func (q *waiting) awaited() []oncekeeper.Key {
+// their behalf, and whether anybody waits for any: who is asked for now may sleep on,
+// and wakes nobody then.
+func (q *waiting) awaited() (keys []oncekeeper.Key, anybody bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var keys []oncekeeper.Key
 	for key, l := range q.keys {
 		if len(l.asleep) > 0 && l.turn == nil {
 			keys = append(keys, key)
 		}
 	}
-	return keys
+	return keys, q.all > 0
 }
 
 // changed says whether res has another version of the record than the last one

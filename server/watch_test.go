@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
@@ -166,6 +167,46 @@ func TestALeaseRenewedAtAnotherServerKeepsItsWaiters(t *testing.T) {
 			if a := <-answers; a.res.GetInProgress() == nil {
 				t.Errorf("under a renewed lease a waiter got %v, %v", a.res, a.err)
 			}
+		}
+	})
+}
+
+// late is a store that holds one Apply up, once it is told to.
+type late struct {
+	storage.Store
+	armed         atomic.Bool
+	entered, gate chan struct{}
+}
+
+func (s *late) Apply(ctx context.Context, cmds ...lifecycle.Command) []storage.Result {
+	if s.armed.CompareAndSwap(true, false) {
+		close(s.entered)
+		<-s.gate
+	}
+	return s.Store.Apply(ctx, cmds...)
+}
+
+func TestWaitersAreWatchedForOnceTheOneWhoAskedForThemIsGranted(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		store := &late{entered: make(chan struct{}), gate: make(chan struct{})}
+		here, there := start(t, on, setup{store: func(s storage.Store) storage.Store { store.Store = s; return store }}), start(t, on, setup{})
+		token := there.grant(t, begin("1", "holder")).GetFencingToken()
+		answers := here.wait(t, "1", 2)
+		there.fail(t, "1", token, pb.FailRequest_DISPOSITION_RETRYABLE)
+		store.armed.Store(true)
+		here.look(t, 2)
+		<-store.entered // one asks on behalf of both, and the store takes its time
+		for range 3 {
+			here.awaitPending(t, 2+1)
+			here.clock.Advance(maxWatch)
+		}
+		close(store.gate)
+		first := <-answers
+		here.asleep(t, 1)
+		there.complete(t, "1", first.res.GetGrant().GetFencingToken(), "paid")
+		here.look(t, 1)
+		if a := <-answers; string(a.res.GetOutcome().GetResponse().GetBody()) != "paid" {
+			t.Errorf("the other waiter got %v, %v; want the outcome", a.res, a.err)
 		}
 	})
 }
