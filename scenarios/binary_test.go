@@ -49,14 +49,14 @@ type process struct {
 	exited chan error
 }
 
-// serve starts the binary on dir and address, and returns when it listens.
-func serve(t *testing.T, dir, address string, args ...string) *process {
+// serve starts the binary on a store and an address, and returns when it listens.
+func serve(t *testing.T, store, address string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, append([]string{"serve", "--store", "pebble:" + dir, "--listen", address}, args...)...)
+	cmd := exec.Command(path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
 	logs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

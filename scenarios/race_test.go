@@ -71,7 +71,7 @@ func raceAsClient() int {
 
 func TestTwoHundredCallersOfThreeProcessesRaceOneKeyAndOneRuns(t *testing.T) {
 	address := freeAddress(t)
-	server := serve(t, t.TempDir(), address)
+	server := serve(t, "pebble:"+t.TempDir(), address)
 	for round := range 5 {
 		job, err := json.Marshal(map[string]string{"Address": address, "ID": fmt.Sprint(round)})
 		if err != nil {
