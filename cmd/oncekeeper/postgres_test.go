@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
@@ -59,48 +57,6 @@ func TestServeMigratesWhereItIsToldTo(t *testing.T) {
 	_, log := serving(t, "--store", pgtest.EmptyDatabase(t), "--migrate")
 	log.await(t, "migrated")
 	log.await(t, "records lie in Postgres at ")
-}
-
-func TestADatabaseThatCannotBeUsedEndsServeSoonWithTheReasonAndNoPassword(t *testing.T) {
-	with := func(change func(u *url.URL, q url.Values)) string {
-		u, err := url.Parse(pgtest.Database(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
-		change(u, q)
-		u.RawQuery = q.Encode()
-		return u.String()
-	}
-	for name, c := range map[string]struct {
-		store string
-		want  []string
-	}{
-		"nobody listens":    {"postgres://keeper:s3cret@127.0.0.1:1/db", []string{"127.0.0.1:1", "refused"}},
-		"no such host":      {"postgres://keeper:s3cret@nowhere.invalid/db", []string{"nowhere.invalid", "no such host"}},
-		"no such database":  {with(func(u *url.URL, _ url.Values) { u.Path = "/nonesuch" }), []string{"nonesuch", "does not exist"}},
-		"no such user":      {with(func(u *url.URL, _ url.Values) { u.User = url.UserPassword("nobody", "s3cret") }), []string{`"nobody"`, "does not exist"}},
-		"read-only":         {with(func(_ *url.URL, q url.Values) { q.Set("default_transaction_read_only", "on") }), []string{"read-only"}},
-		"an address unread": {"postgres://keeper:s3cret@host:port/db", []string{"cannot be read"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate", "up"}, {"migrate", "status"}} {
-				code, stdout, stderr := command(t, append(args, "--store", c.store)...)
-				for _, want := range c.want {
-					if code != exitFailed || !strings.Contains(stderr, want) {
-						t.Errorf("%v exits with %d and says %q, want %q", args, code, stderr, want)
-					}
-				}
-				if strings.Contains(stdout+stderr, "s3cret") {
-					t.Errorf("%v shows the password: %s%s", args, stdout, stderr)
-				}
-			}
-			if took := time.Since(start); took > 30*time.Second {
-				t.Errorf("it took %v", took)
-			}
-		})
-	}
 }
 
 func TestOnlyPostgresHasASchema(t *testing.T) {

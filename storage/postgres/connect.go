@@ -123,6 +123,11 @@ func noteUnreplicated(conn *pgconn.PgConn, n *pgconn.Notice) {
 
 // connectError says why no connection could be made, in words without a secret.
 func connectError(c *pgx.ConnConfig, err error) error {
+	return fmt.Errorf("connecting to %s: %s", describe(c), reason(err))
+}
+
+// describe says which database it is and who asks, with nothing secret.
+func describe(c *pgx.ConnConfig) string {
 	var hosts []string
 	add := func(host string, port uint16) {
 		at := fmt.Sprintf("%s:%d", host, port)
@@ -137,7 +142,7 @@ func connectError(c *pgx.ConnConfig, err error) error {
 	for _, f := range c.Fallbacks {
 		add(f.Host, f.Port)
 	}
-	return fmt.Errorf("connecting to Postgres at %s, database %q, as %q: %s", strings.Join(hosts, ", "), c.Database, c.User, reason(err))
+	return fmt.Sprintf("Postgres at %s, database %q, as %q", strings.Join(hosts, ", "), c.Database, c.User)
 }
 
 // reason gives what an operator can act on: the server's own words, or the

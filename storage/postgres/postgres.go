@@ -19,6 +19,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -125,15 +126,36 @@ func withDefaults(cfg Config) Config {
 }
 
 func (s *Store) check(ctx context.Context) error {
+	at := s.pool.Config().ConnConfig
 	if err := s.pool.Ping(ctx); err != nil {
-		return connectError(s.pool.Config().ConnConfig, err)
+		return connectError(at, err)
 	}
 	db := stdlib.OpenDBFromPool(s.pool)
 	err := migrations.Check(ctx, db)
 	if err == nil {
+		err = mayWrite(ctx, db)
+	}
+	if err == nil {
 		s.choice, err = choose(ctx, db, s.cfg.Plan)
 	}
-	return errors.Join(err, db.Close())
+	if err = errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("%s: %w", describe(at), err)
+	}
+	return nil
+}
+
+// mayWrite refuses a user whose every call would fail.
+func mayWrite(ctx context.Context, db *sql.DB) error {
+	const allowed = `SELECT bool_and(has_table_privilege('oncekeeper_records', p)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p`
+	var may bool
+	switch err := db.QueryRowContext(ctx, allowed).Scan(&may); {
+	case err != nil:
+		return fmt.Errorf("asking what this user may do: %w", err)
+	case !may:
+		return errors.New("this user may not write records: GRANT SELECT, INSERT, UPDATE, DELETE ON oncekeeper_records TO it")
+	default:
+		return nil
+	}
 }
 
 // Migrate brings the database that cfg names to the newest schema and gives the
@@ -191,7 +213,10 @@ func onDatabase(ctx context.Context, cfg Config, do func(*sql.DB) error) error {
 		return connectError(pool.Config().ConnConfig, err)
 	}
 	db := stdlib.OpenDBFromPool(pool)
-	return errors.Join(do(db), db.Close())
+	if err := errors.Join(do(db), db.Close()); err != nil {
+		return fmt.Errorf("%s: %w", describe(pool.Config().ConnConfig), err)
+	}
+	return nil
 }
 
 // Shared implements storage.Store: other servers may have the same database.
