@@ -45,7 +45,8 @@ func (s *Server) Up(t testing.TB) {
 	t.Helper()
 	s.order(t, "start")
 	if err := s.await(); err != nil {
-		t.Fatal(err)
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		t.Fatalf("starting a server again: %v\n%s", err, log)
 	}
 }
 
@@ -166,7 +167,8 @@ func Hosts(t testing.TB, database string, servers ...*Server) string {
 }
 
 // killChildren kills a server's processes but the first, which is stopped so that it
-// starts no more.
+// starts no more, and returns when they hold none of its memory: until then no other
+// first process would start.
 func (s *Server) killChildren(t testing.TB) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.dir, "data", "postmaster.pid"))
@@ -181,14 +183,38 @@ func (s *Server) killChildren(t testing.TB) {
 	if err := syscall.Kill(parent, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, stat := range stats {
-		text, _ := os.ReadFile(stat)
-		// PID (COMMAND) STATE PARENT …
-		_, rest, _ := strings.Cut(string(text), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == first {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		stopped, children := false, 0
+		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+		if len(stats) == 0 {
+			return // no Linux: they end by themselves, a little later
+		}
+		for _, stat := range stats {
+			pid := filepath.Base(filepath.Dir(stat))
+			state, of := process(stat)
+			switch {
+			case pid == first:
+				stopped = state == "T"
+			case of == first && state != "Z":
+				children++
+				child, _ := strconv.Atoi(pid)
+				_ = syscall.Kill(child, syscall.SIGKILL)
+			}
+		}
+		if stopped && children == 0 {
+			return
 		}
 	}
+	t.Fatal("the processes of a server do not end")
+}
+
+// process gives the state and the parent of one, as Linux tells them.
+func process(stat string) (state, parent string) {
+	text, _ := os.ReadFile(stat)
+	_, rest, _ := strings.Cut(string(text), ") ") // PID (COMMAND) STATE PARENT …
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return "", ""
+	}
+	return fields[0], fields[1]
 }
