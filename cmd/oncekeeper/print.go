@@ -81,7 +81,7 @@ func moment(t *timestamppb.Timestamp) string {
 
 func describeBody(r *pb.StoredResponse) string {
 	if r.GetOmitted() {
-		return "not kept: it was too large"
+		return "not kept"
 	}
 	about := strings.TrimSpace(fmt.Sprintf("%d bytes %s", len(r.GetBody()), r.GetContentType()))
 	if readable := string(r.GetBody()); len(readable) > 0 && len(readable) <= 200 && printable(readable) == readable {
