@@ -45,7 +45,7 @@ func TestTheFirstCallerHasALargeAnswerWhole(t *testing.T) {
 		"to the limit, bytewise": {limit, 1000, true},
 		"one over":               {limit + 1, limit + 1, false},
 		"one over, by itself":    {limit + 1, limit, false},
-		"one over, declared":     {limit + 1, 1, true},
+		"one over, declared":     {limit + 1, 7, true},
 		"4 MiB and one":          {4<<20 + 1, 32 << 10, false},
 		"100 MiB":                {100 << 20, 64 << 10, true},
 	} {
