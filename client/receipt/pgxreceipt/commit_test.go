@@ -68,12 +68,14 @@ func TestACommitOutlastsTheContextThatEndsDuringIt(t *testing.T) {
 	}
 }
 
-func TestACommitWithNoAnswerIsFound(t *testing.T) {
+func TestACommitWithNoAnswerIsFoundThoughItsCallerIsGone(t *testing.T) {
 	db, proxy := behindProxy(t, time.Second)
-	ctx, p := attempt(t.Context(), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ctx, p := attempt(ctx, 1)
 	arrived, release := proxy.HoldCommit()
 	done := inBackground(ctx, db.Store)
 	<-arrived
+	cancel()
 	release(true)
 	if got := <-done; got.answer != "charged" || got.err != nil || p.Applied() == nil {
 		t.Errorf("it gave %+v and left %+v, want what was committed", got, p.Applied())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client/receipt"
@@ -128,6 +129,10 @@ func testFunctions(t *testing.T, b Backend) {
 				h.want(err, receipt.ErrInDoubt)
 			}
 			h.wantEffects("k", 1)
+			rows, err := h.Old(h.ctx, time.Now().Add(time.Hour), oncekeeper.Key{}, 1)
+			if err != nil || len(rows) != 1 || !rows[0].InDoubt || rows[0].Floor != 0 {
+				h.Errorf("the row is %+v, %v, want it in doubt and not changed", rows, err)
+			}
 		}},
 		{"a transaction that the function rolled back is not said to be", func(h *hands) {
 			for _, gives := range []error{nil, errFunction} {
