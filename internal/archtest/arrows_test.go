@@ -73,6 +73,7 @@ var rooms = []room{
 
 	// Tests of the built binary, and nothing to import.
 	{path: "./scenarios"},
+	{path: "./scenarios/internal/...", third: []string{grpc}, tests: true},
 
 	// The service in a caller's process, which links the one store that it is given.
 	{
