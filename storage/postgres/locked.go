@@ -20,7 +20,7 @@ const maxLost = 2
 // under the plan for single keys each in its own.
 func (s *Store) applyLocked(ctx context.Context, all []*work) {
 	if s.plan == PlanSingle {
-		spread(ctx, s.writers, all, 1, func(one []*work, none error) {
+		spread(ctx, s.writers, all, 1, cap(s.writers), func(one []*work, none error) {
 			if none != nil {
 				s.fail(one, none)
 				return

@@ -24,7 +24,7 @@ const maxPipelined = 16
 func (s *Store) applyEach(ctx context.Context, all []*work) (left []*work) {
 	var mu sync.Mutex
 	var untaken []*work
-	spread(ctx, s.writers, all, maxPipelined, func(some []*work, none error) {
+	spread(ctx, s.writers, all, maxPipelined, cap(s.writers), func(some []*work, none error) {
 		if none != nil {
 			s.fail(some, none)
 			return
@@ -37,9 +37,9 @@ func (s *Store) applyEach(ctx context.Context, all []*work) (left []*work) {
 	return append(left, s.look(ctx, untaken)...)
 }
 
-// spread has do take all, size at a time, as many at once as there are places for,
+// spread has do take all, size at a time and so many at once where there are places,
 // and tells it where there was none before ctx ended.
-func spread[T any](ctx context.Context, places chan struct{}, all []T, size int, do func(some []T, none error)) {
+func spread[T any](ctx context.Context, places chan struct{}, all []T, size, atOnce int, do func(some []T, none error)) {
 	take := func(some []T) {
 		select {
 		case places <- struct{}{}:
@@ -59,7 +59,7 @@ func spread[T any](ctx context.Context, places chan struct{}, all []T, size int,
 	defer done.Wait()
 	next := make(chan []T)
 	defer close(next)
-	for range min(cap(places), (len(all)+size-1)/size) {
+	for range min(max(1, atOnce), (len(all)+size-1)/size) {
 		done.Go(func() {
 			for some := range next {
 				take(some)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -193,25 +194,34 @@ func (s *Store) sweepWrite(ctx context.Context, sql byKeys, rows *columnsOf) (in
 	}
 }
 
-// sweepEach leaves to the next sweep what others got in the way of.
+// sweepEach leaves to the next sweep what others got in the way of. It takes half of
+// the places to write, so that it keeps up with those who begin and settle, and they
+// go on meanwhile.
 func (s *Store) sweepEach(ctx context.Context, sql string, rows *columnsOf) (written int64, fault error) {
 	all := make([]*statement, rows.n)
 	for i := range all {
 		all[i] = &statement{sql: sql, args: rows.row(i)}
 	}
-	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return pipelined(ctx, conn.Conn(), all)
-	})
-	for _, st := range all {
-		switch {
-		case st.sent && st.err == nil:
-			written += st.rows
-		case st.sent && fateOf(st.err) != collided:
-			err = st.err
+	var mu sync.Mutex
+	spread(ctx, s.writers, all, maxPipelined, cap(s.writers)/2, func(some []*statement, err error) {
+		if err == nil {
+			err = s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+				return pipelined(ctx, conn.Conn(), some)
+			})
 		}
-	}
-	if err != nil {
-		return written, unavailable("sweeping", err)
-	}
-	return written, nil
+		mu.Lock()
+		defer mu.Unlock()
+		for _, st := range some {
+			switch {
+			case st.sent && st.err == nil:
+				written += st.rows
+			case st.sent && fateOf(st.err) != collided:
+				err = st.err
+			}
+		}
+		if err != nil {
+			fault = unavailable("sweeping", err)
+		}
+	})
+	return written, fault
 }
