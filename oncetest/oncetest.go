@@ -6,6 +6,12 @@
 //	c := keeper.Client()
 //	... begin, then:
 //	keeper.Clock.Advance(time.Minute) // the lease is over
+//
+// [OneEffect] tries a handler of yours under every kind of trouble that makes
+// operations happen twice: calls sent twice, answers lost, processes that die or
+// stall, Oncekeeper away. The same trouble, by the piece: Server.Down,
+// LoseSettlements and EndLeases; [SendTwice], [SendTwiceAtOnce] and [LoseAnswers] for
+// gRPC clients, and their like for HTTP.
 package oncetest
 
 import (
@@ -39,6 +45,8 @@ type Server struct {
 
 	t      testing.TB
 	keeper *inprocess.Keeper
+	conn   *grpc.ClientConn
+	faults *faults
 }
 
 // Option changes a Server.
@@ -50,7 +58,7 @@ func WithPolicy(p policy.Policy) Option { return func(c *inprocess.Config) { c.P
 // Start runs a service until the test ends. What is wrong fails the test.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	s := &Server{Clock: clock.NewManual(Epoch), t: t}
+	s := &Server{Clock: clock.NewManual(Epoch), t: t, faults: newFaults()}
 	store, err := pebble.Open(pebble.Config{Clock: s.Clock})
 	if err != nil {
 		t.Fatalf("oncetest: %v", err)
@@ -69,13 +77,14 @@ func Start(t testing.TB, opts ...Option) *Server {
 			t.Errorf("oncetest: %v", err)
 		}
 	})
+	s.conn = s.Dial()
 	return s
 }
 
 // Dial makes a connection of its own to the service, closed when the test ends.
 func (s *Server) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 	s.t.Helper()
-	conn, err := s.keeper.Dial(opts...)
+	conn, err := s.keeper.Dial(append([]grpc.DialOption{grpc.WithChainUnaryInterceptor(s.faults.intercept)}, opts...)...)
 	if err != nil {
 		s.t.Fatalf("oncetest: %v", err)
 	}
@@ -84,7 +93,9 @@ func (s *Server) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 }
 
 // Client makes a client of the service, on the Server's clock and connection.
-func (s *Server) Client(opts ...client.Option) *client.Client { return s.keeper.Client(opts...) }
+func (s *Server) Client(opts ...client.Option) *client.Client {
+	return client.New(s.conn, append([]client.Option{client.WithClock(s.Clock)}, opts...)...)
+}
 
 // Admin gives the operators' side of the service, to resolve what a test holds.
 func (s *Server) Admin() pb.AdminServiceClient {
