@@ -64,6 +64,8 @@ type job struct {
 	StopAt  step
 	// Naive: charged without asking anyone.
 	Naive bool
+	// Broker: what is charged is a delivery of it, and not Request.
+	Broker string
 }
 
 // said is a line that a child prints.
@@ -93,7 +95,7 @@ func beChild(role string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if j.Naive {
+	if j.Broker == "" && j.Naive {
 		answer, err := charge(ctx, s.db, j.Request, j.Amount)
 		if err == nil {
 			reach(committed)
@@ -111,6 +113,9 @@ func beChild(role string) error {
 	})
 	if err != nil {
 		return err
+	}
+	if j.Broker != "" {
+		return consume(ctx, j, s, client.New(conn), reach)
 	}
 	answer, err := client.Do(ctx, client.New(conn), key(j.Request), func(ctx context.Context, _ *client.Attempt) (string, error) {
 		reach(granted)
