@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
@@ -335,6 +336,21 @@ func TestACallerThatLeavesWaitsNoLonger(t *testing.T) {
 	_, _, err := posted(t, &http.Client{Transport: transport}, attach.WithKey(ctx, "k"), server.URL)
 	if !errors.Is(err, context.Canceled) || len(a.seen()) != 1 {
 		t.Errorf("it gives %v after %d attempts", err, len(a.seen()))
+	}
+}
+
+// What a refusal says is read, or its connection would be of no more use.
+func TestAWaitCostsNoConnections(t *testing.T) {
+	a := &api{answers: []func(http.ResponseWriter){inProgress("1"), inProgress("1"), inProgress("1"), created}}
+	c, url := serveHTTP(t, a)
+	var made int
+	ctx := httptrace.WithClientTrace(attach.WithKey(t.Context(), "k"), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if !info.Reused {
+			made++
+		}
+	}})
+	if _, body, err := posted(t, c, ctx, url); err != nil || body != "charged" || made != 1 {
+		t.Errorf("it gives %q, %v on %d connections, want one", body, err, made)
 	}
 }
 

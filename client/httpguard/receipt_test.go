@@ -393,6 +393,39 @@ func TestInAnOutageAnOperationRunsAsItSays(t *testing.T) {
 			t.Error("it was charged")
 		}
 	})
+	for name, c := range map[string]struct {
+		meanwhile func(*testing.T, *ledger, receipt.Claim)
+		status    int
+		kind      string
+	}{
+		"is closed": {func(t *testing.T, l *ledger, claim receipt.Claim) {
+			if _, err := l.Close(t.Context(), claim, 7); err != nil {
+				t.Error(err)
+			}
+		}, 503, "urn:oncekeeper:store-unavailable"},
+		"is applied for another request": {func(t *testing.T, l *ledger, claim receipt.Claim) {
+			claim.Fingerprint = []byte("another")
+			ctx := receipt.WithPermit(t.Context(), &receipt.Permit{Claim: claim, Codec: plain{}})
+			if _, err := sqlreceipt.InTx(ctx, l.Store, func(context.Context, *sql.Tx) (string, error) { return "other", nil }); err != nil {
+				t.Error(err)
+			}
+		}, 422, "urn:oncekeeper:fingerprint-mismatch"},
+	} {
+		t.Run("receipts only, of a key that meanwhile "+name, func(t *testing.T) {
+			k, l := startKeeper(t), openLedger(t)
+			g := serve(t, k, httpguard.Config{Receipts: l.Store}, func(w http.ResponseWriter, r *http.Request) {
+				a, _ := httpguard.AttemptFrom(r.Context())
+				scheme, digest := a.Fingerprint()
+				c.meanwhile(t, l, receipt.Claim{Key: a.Key(), FingerprintScheme: scheme, Fingerprint: digest})
+				l.handle(w, r)
+			}, httpguard.WithOutage(client.OutageReceiptsOnly))
+			k.breakWith(down)
+			refusal(t, g.charge(t, "k"), c.status, c.kind)
+			if l.charges(t) != 0 {
+				t.Error("it was charged")
+			}
+		})
+	}
 	t.Run("open", func(t *testing.T) {
 		k := startKeeper(t)
 		g := serve(t, k, httpguard.Config{}, func(w http.ResponseWriter, r *http.Request) {
