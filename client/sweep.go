@@ -18,8 +18,8 @@ const DefaultSweepBatch = 100
 type SweepConfig struct {
 	// Horizon is how old a receipt is at least that is deleted, by this host's clock
 	// against the database's: longer than any retention and any retry in use, since a
-	// request that comes after it runs anew. 0: receipt.DefaultHorizon. It is at
-	// least an hour.
+	// request that comes after it runs anew. 0: the store's own, by its Horizon
+	// method, or else receipt.DefaultHorizon. It is at least an hour.
 	Horizon time.Duration
 	// Batch is how many receipts are read at once. 0: DefaultSweepBatch.
 	Batch int
@@ -51,6 +51,9 @@ type Swept struct {
 func SweepReceipts(ctx context.Context, keeper *Client, store receipt.Store, cfg SweepConfig) (Swept, error) {
 	if cfg.Horizon == 0 {
 		cfg.Horizon = receipt.DefaultHorizon
+		if own, ok := store.(interface{ Horizon() time.Duration }); ok {
+			cfg.Horizon = own.Horizon()
+		}
 	}
 	if cfg.Batch == 0 {
 		cfg.Batch = DefaultSweepBatch
