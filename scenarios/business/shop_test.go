@@ -34,6 +34,7 @@ CREATE TABLE accounts (name TEXT PRIMARY KEY, balance BIGINT NOT NULL);
 INSERT INTO accounts VALUES ('acme', 1000);
 CREATE TABLE charges (request TEXT NOT NULL, amount BIGINT NOT NULL);
 CREATE TABLE outbox (id TEXT PRIMARY KEY, request TEXT NOT NULL, published BOOLEAN NOT NULL DEFAULT FALSE);
+CREATE TABLE invoices (name TEXT PRIMARY KEY, state TEXT NOT NULL, version BIGINT NOT NULL, paid BIGINT NOT NULL);
 `
 
 // openShop makes a business database with nothing charged yet.
