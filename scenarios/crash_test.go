@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
 )
 
 // crashLease is long against a restart, so that a lease lost in one shows, and
@@ -21,14 +22,14 @@ func TestKill9AtRandomMomentsLosesNothingAcknowledged(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	address, dir := freeAddress(t), t.TempDir()
-	conn, err := dial(address)
+	address, dir := served.FreeAddress(t), t.TempDir()
+	conn, err := served.Dial(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
 
-	server := serve(t, "pebble:"+dir, address)
+	server := served.Start(t, "pebble:"+dir, address)
 	keeper := pb.NewIdempotencyServiceClient(conn)
 	ctx, cancel := context.WithCancel(t.Context())
 	w := newWorld("crash", crashLease, cancel)
@@ -38,8 +39,8 @@ func TestKill9AtRandomMomentsLosesNothingAcknowledged(t *testing.T) {
 	}
 	for range 100 {
 		time.Sleep(time.Duration(20+random.IntN(180)) * time.Millisecond)
-		server.kill(t)
-		server = serve(t, "pebble:"+dir, address)
+		server.Kill(t)
+		server = served.Start(t, "pebble:"+dir, address)
 	}
 	cancel()
 	workers.Wait()
@@ -47,7 +48,7 @@ func TestKill9AtRandomMomentsLosesNothingAcknowledged(t *testing.T) {
 	if c := w.counts; c.completions < 100 || c.grants < 100 || c.unknown == 0 {
 		t.Errorf("too little happened to show anything: %+v", c)
 	}
-	server.stop(t)
+	server.Stop(t)
 }
 
 func crashWork(ctx context.Context, w *world, keeper pb.IdempotencyServiceClient, random *rand.Rand) {

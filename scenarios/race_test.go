@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
 )
 
 // raced is what one client process saw.
@@ -32,7 +33,7 @@ func raceAsClient() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	conn, err := dial(job.Address)
+	conn, err := served.Dial(job.Address)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -70,8 +71,8 @@ func raceAsClient() int {
 }
 
 func TestTwoHundredCallersOfThreeProcessesRaceOneKeyAndOneRuns(t *testing.T) {
-	address := freeAddress(t)
-	server := serve(t, "pebble:"+t.TempDir(), address)
+	address := served.FreeAddress(t)
+	server := served.Start(t, "pebble:"+t.TempDir(), address)
 	for round := range 5 {
 		job, err := json.Marshal(map[string]string{"Address": address, "ID": fmt.Sprint(round)})
 		if err != nil {
@@ -113,5 +114,5 @@ func TestTwoHundredCallersOfThreeProcessesRaceOneKeyAndOneRuns(t *testing.T) {
 			}
 		}
 	}
-	server.stop(t)
+	server.Stop(t)
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 
@@ -37,17 +38,17 @@ func TestThreeServersOnOneDatabaseKilledAtRandomMomentsGrantOnce(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	c := &cluster{world: newWorld("shared", sharedLease, stop), dead: map[string][]int64{}}
-	var servers [3]*process
+	var servers [3]*served.Process
 	var addresses [3]string
 	for i := range servers {
-		addresses[i] = freeAddress(t)
-		conn, err := dial(addresses[i])
+		addresses[i] = served.FreeAddress(t)
+		conn, err := served.Dial(addresses[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
 		c.keepers = append(c.keepers, pb.NewIdempotencyServiceClient(conn))
-		servers[i] = serve(t, database, addresses[i])
+		servers[i] = served.Start(t, database, addresses[i])
 	}
 
 	over := make(chan struct{})
@@ -62,8 +63,8 @@ func TestThreeServersOnOneDatabaseKilledAtRandomMomentsGrantOnce(t *testing.T) {
 			racing = false
 		case <-time.After(time.Duration(500+random.IntN(1000)) * time.Millisecond):
 			i := random.IntN(len(servers))
-			servers[i].kill(t)
-			servers[i] = serve(t, database, addresses[i])
+			servers[i].Kill(t)
+			servers[i] = served.Start(t, database, addresses[i])
 			kills++
 		}
 	}
@@ -83,7 +84,7 @@ func TestThreeServersOnOneDatabaseKilledAtRandomMomentsGrantOnce(t *testing.T) {
 		t.Errorf("too little happened to show anything: %d kills, %+v", kills, n)
 	}
 	for _, s := range servers {
-		s.stop(t)
+		s.Stop(t)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 
@@ -140,7 +141,7 @@ func listener(t *testing.T, meet func(net.Conn)) string {
 }
 
 func TestADatabaseThatCannotBeUsedEndsTheProcessSoonWithTheReasonAndNoPassword(t *testing.T) {
-	path, err := binary()
+	path, err := served.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
