@@ -89,7 +89,7 @@ func (f *faults) intercept(ctx context.Context, method string, request, reply an
 			f.lost--
 			refusal = errLost
 		}
-		if refusal == nil && method == pb.IdempotencyService_Begin_FullMethodName {
+		if method == pb.IdempotencyService_Begin_FullMethodName || method == pb.IdempotencyService_BatchBegin_FullMethodName {
 			f.asked++
 		}
 	})

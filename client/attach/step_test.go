@@ -307,6 +307,35 @@ func TestAGuardedServiceFurtherDownRunsOnceThoughItsCallerIsAttemptedTwice(t *te
 	})
 }
 
+func TestAGuardedHandlerThatIsRunAgainMakesItsCallsWithTheSameKeys(t *testing.T) {
+	keeper := oncetest.Start(t).Client()
+	guard, err := grpcguard.New(keeper, grpcguard.Config{Tenant: func(context.Context) (string, error) { return "acme", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	below := &service{}
+	down := start(t, below)
+	handler := func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+		if _, err := down.Charge(attach.Step(ctx, "debit"), &testservicev1.ChargeRequest{}); err != nil {
+			return nil, err
+		}
+		if _, err := down.Capture(ctx, &testservicev1.CaptureRequest{}); err != nil {
+			return nil, err
+		}
+		return nil, status.Error(codes.Unavailable, "nobody knows")
+	}
+	stub := dialServer(t, &service{}, grpc.NewServer(grpc.ChainUnaryInterceptor(guard.Unary(), handler)), grpc.WithUnaryInterceptor(attach.UnaryClientInterceptor()))
+	for _, key := range []string{"k", "k", "other"} {
+		if _, err := stub.Charge(t.Context(), &testservicev1.ChargeRequest{}, attach.Key(key)); status.Code(err) != codes.Unavailable {
+			t.Fatalf("the guarded call is answered %v", err)
+		}
+	}
+	keys := keysOf(below.seen())
+	if len(keys) != 6 || keys[0] != keys[2] || keys[1] != keys[3] || keys[0] == keys[1] || keys[4] == keys[0] || keys[5] == keys[1] {
+		t.Errorf("two attempts of one key and one of another make calls with the keys %q; want the first two alike", keys)
+	}
+}
+
 func TestTheInnermostAttemptIsTheParent(t *testing.T) {
 	keeper := oncetest.Start(t).Client()
 	inner := oncekeeper.Key{Tenant: "acme", Operation: "fees.take", ID: "order-17"}
