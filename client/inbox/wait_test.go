@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,9 +105,9 @@ func TestALogIsHandledInOrderThroughFailuresAndReplays(t *testing.T) {
 
 func TestAnOutageIsWaitedOutAndCountsNoAttempt(t *testing.T) {
 	keeper := oncetest.Start(t)
-	calls := 0
+	var calls atomic.Int64
 	down := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if calls++; calls <= 20 {
+		if calls.Add(1) <= 20 {
 			return status.Error(codes.Unavailable, "away")
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)

@@ -12,10 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/oncetest"
 )
@@ -266,16 +262,10 @@ func TestWhatAReceiverThatDiedHadQueuedIsWorkedOnOnce(t *testing.T) {
 
 func TestWhileOncekeeperIsAwayNothingIsAcknowledged(t *testing.T) {
 	s := open(t)
-	away := true
-	conn := s.keeper.Dial(grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if away {
-			return status.Error(codes.Unavailable, "away")
-		}
-		return invoke(ctx, method, req, reply, cc, opts...)
-	}))
-	s.attend(t, client.New(conn, client.WithClock(s.keeper.Clock), client.WithRetryBudget(0, 0)))
+	s.attend(t, s.keeper.Client(client.WithRetryBudget(0, 0)))
+	s.keeper.Down()
 	s.must(t, "away", delivery{id: "d-1", body: payment(10, 1)}, http.StatusServiceUnavailable)
-	if away = false; s.pushes != 0 {
+	if s.keeper.Up(); s.pushes != 0 {
 		t.Error("it was queued all the same")
 	}
 	s.must(t, "back", delivery{id: "d-1", body: payment(10, 1)}, http.StatusNoContent)
