@@ -6,10 +6,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +29,9 @@ var Binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := readSources(); err != nil {
+		return "", err
+	}
 	path := filepath.Join(dir, "oncekeeper")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/oncekeeper/oncekeeper/cmd/oncekeeper").CombinedOutput()
 	if err != nil {
@@ -34,6 +39,27 @@ var Binary = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+// readSources reads what the binary is made of: what a test reads counts, as what
+// it imports does, when go test looks for a result in its cache.
+func readSources() error {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	return filepath.WalkDir(filepath.Dir(string(mod)), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), "."):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".go", ".sql", ".mod", ".sum"}, filepath.Ext(path)):
+			return nil
+		}
+		_, err = os.ReadFile(path)
+		return err
+	})
+}
 
 // Process is a running serve.
 type Process struct {
@@ -94,7 +120,9 @@ func (p *Process) Kill(t testing.TB) {
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatalf("kill: %v", err)
 	}
-	<-p.exited
+	if err := <-p.exited; err == nil {
+		t.Error("a killed serve ended well")
+	}
 }
 
 // Stop is SIGTERM; serve must end well.
