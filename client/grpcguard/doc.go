@@ -38,13 +38,15 @@
 //	OK                                                    kept, and replayed
 //	oncekeeper.Final(err)                                 kept, and replayed
 //	INVALID_ARGUMENT, OUT_OF_RANGE, DATA_LOSS             kept, and replayed
-//	NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION        kept, and replayed; unknown on a takeover
+//	NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION        kept, and replayed; unknown on a takeover without receipts
 //	oncekeeper.NotApplied(err)                            released: the next call runs
+//	any other of a transaction of InTx that rolled back   released: the next call runs
 //	any other status or error, a panic                    unknown: the next call takes over, or the key is held
 //
 // On a takeover three codes are not believed: NOT_FOUND may be what the first
 // attempt deleted, ALREADY_EXISTS what it made, FAILED_PRECONDITION the state it
-// left. An error of Oncekeeper inside the handler's (a nested guard's
+// left. With receipts they are: what the first attempt did would have been found. An
+// error of Oncekeeper inside the handler's (a nested guard's
 // IN_PROGRESS, say) is never kept, whatever its code. [Method].Codes changes this
 // for a method.
 //
@@ -61,7 +63,7 @@
 //	ATTEMPTS_EXHAUSTED     FAILED_PRECONDITION       given up; the message says what the last attempt said
 //	RESPONSE_NOT_KEPT      FAILED_PRECONDITION       it ran; ErrorInfo metadata "resource" is what SetResource left
 //	INVALID_REQUEST        INVALID_ARGUMENT          no key, or not one
-//	STORE_UNAVAILABLE      UNAVAILABLE               Oncekeeper cannot be asked; the handler was not run
+//	STORE_UNAVAILABLE      UNAVAILABLE               Oncekeeper cannot be asked and the handler was not run, or the receipts prove nothing
 //
 // The reason is in the google.rpc.ErrorInfo, with the operation, and in the
 // trailer oncekeeper-reason. An UNRESOLVED names in its ErrorInfo metadata the
@@ -69,14 +71,41 @@
 // what became of it, and may call Oncekeeper, settles with that token
 // (client.Complete, client.Fail).
 //
+// # Receipts
+//
+// With [Config].Receipts a handler whose effect is in your own database makes it in
+// InTx of client/receipt/pgxreceipt or sqlreceipt:
+//
+//	func (b *bank) Debit(ctx context.Context, r *pb.DebitRequest) (*pb.DebitResponse, error) {
+//		return pgxreceipt.InTx(ctx, b.receipts, func(ctx context.Context, tx pgx.Tx) (*pb.DebitResponse, error) {
+//			...
+//		})
+//	}
+//
+// What InTx gives is committed with the effect, with the header and trailer that are
+// replayed and were set before, and it is the answer whatever the handler gives
+// after it. Whoever takes over, tries again or meets a held key looks for it before
+// the handler runs; and before anything else is settled than an unknown outcome the
+// key is closed, so that no effect can come beside a refusal. A refusal that could
+// neither be closed nor kept is not given: its caller is told UNAVAILABLE. A response
+// that is too large for the service is replayed from the receipt.
+//
+// A method that does not call InTx has Method.NoReceipts: otherwise it pays for
+// closing, and is unknown where the database is down.
+//
+// While Oncekeeper gives no verdict, Method.Outage says what becomes of calls: closed
+// (the default), under the receipt alone, or open. Method.Reconcile is asked where
+// nobody knows what became of an attempt and no receipt tells: on a takeover, and for
+// a held key. [ReceiptsTell] is that of a method whose whole effect is in InTx.
+//
 // # The handler
 //
 // Its context outlives its caller: it has neither the caller's deadline nor its
 // cancellation, and ends when the lease is lost or the maximum run time has
 // passed. So what a caller that hung up began is finished and settled, and its
 // retry gets the answer. A panic settles the attempt as unknown and goes on up.
-// [AttemptFrom] gives the handler its fencing token, and [Takeover] says whether to
-// look for what an earlier attempt did.
+// [AttemptFrom] gives the handler its fencing token (0 where it runs under its
+// receipt alone), and [Takeover] says whether to look for what an earlier attempt did.
 //
 // A handler's answer that could not be settled because the service was not to be
 // reached, or has no record of the key any more, is given all the same: the
