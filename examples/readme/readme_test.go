@@ -4,6 +4,7 @@ package readme_test
 
 import (
 	"context"
+	"database/sql"
 	"net"
 	"os"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/client/attach"
 	"github.com/oncekeeper/oncekeeper/client/grpcguard"
+	"github.com/oncekeeper/oncekeeper/client/receipt/sqlreceipt"
 	paymentsv1 "github.com/oncekeeper/oncekeeper/examples/payments/proto/payments/v1"
 	"github.com/oncekeeper/oncekeeper/inprocess"
 	"github.com/oncekeeper/oncekeeper/oncetest"
@@ -75,6 +77,19 @@ func handle(ctx context.Context, keeper *client.Client, m message) error {
 
 // README: end
 
+// README: receipt
+func (s *shop) place(ctx context.Context, keeper *client.Client, order string, cents int64) (string, error) {
+	key := oncekeeper.Key{Tenant: "acme", Operation: "orders.place", ID: order}
+	return client.Do(ctx, keeper, key, func(ctx context.Context, _ *client.Attempt) (string, error) {
+		return sqlreceipt.InTx(ctx, s.receipts, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			_, err := tx.ExecContext(ctx, "INSERT INTO charges (customer_order, cents) VALUES ($1, $2)", order, cents)
+			return "charged " + order, err
+		})
+	}, client.WithReceipts(s.receipts))
+}
+
+// README: end
+
 // README: in your process
 func openKeeper(dir string) (*inprocess.Keeper, error) {
 	store, err := pebble.Open(pebble.Config{Dir: dir})
@@ -107,8 +122,8 @@ func TestTheReadmeShowsThisCode(t *testing.T) {
 			t.Errorf("the README does not show %q as it is here: put in\n%s", name, want)
 		}
 	}
-	if shown != 4 {
-		t.Errorf("%d pieces are marked here, want 4", shown)
+	if shown != 5 {
+		t.Errorf("%d pieces are marked here, want 5", shown)
 	}
 }
 
@@ -156,5 +171,20 @@ func TestTheReadmesKeeperNeedsNoService(t *testing.T) {
 	}
 	if err := keeper.Close(ctx); err != nil || sent != 1 {
 		t.Errorf("%d messages were sent, want 1; Close: %v", sent, err)
+	}
+}
+
+func TestTheReadmesOrderIsChargedOnceAlsoWhereTheServiceIsLost(t *testing.T) {
+	s := newShop(t)
+	for range 2 {
+		keeper := oncetest.Start(t) // one that knows nothing
+		for range 2 {
+			if got, err := s.place(t.Context(), keeper.Client(), "order-17", 999); got != "charged order-17" || err != nil {
+				t.Fatalf("it answers %q, %v", got, err)
+			}
+		}
+	}
+	if n := s.charges(t); n != 1 {
+		t.Errorf("the order was charged %d times, want once", n)
 	}
 }
