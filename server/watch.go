@@ -11,9 +11,10 @@ import (
 )
 
 // How often the keys that are waited for are looked at: the longer the less of
-// them changed. So waiting costs at most 40 reads a second, however many wait.
+// them changed. A look is a read of the records and one of the clock, so waiting
+// costs at most 40 statements a second, however many wait and whatever changes.
 const (
-	minWatch = 25 * time.Millisecond
+	minWatch = 50 * time.Millisecond
 	maxWatch = 100 * time.Millisecond
 )
 

@@ -73,10 +73,11 @@ func TestTheSameMessageTwiceIsOneCharge(t *testing.T) {
 	})
 }
 
-// 2. The hundred repetitions are shared by the four worlds.
+// 2. The hundred repetitions are shared by the four worlds; each set of fifty is new
+// to the first of five, whose workers race for it.
 func TestFourWorkersOnTheSameFiftyMessages(t *testing.T) {
 	inEveryWorld(t, func(w *world) {
-		const workers, messages, repetitions = 4, 50, 25
+		const workers, messages, repetitions, fresh = 4, 50, 25, 5
 		each := func(name string, handle func(request string) error) {
 			var all sync.WaitGroup
 			for range workers {
@@ -91,13 +92,12 @@ func TestFourWorkersOnTheSameFiftyMessages(t *testing.T) {
 			all.Wait()
 		}
 		for repetition := range repetitions {
-			name := fmt.Sprintf("guarded-%d", repetition)
-			each(name, func(request string) error {
+			each(fmt.Sprintf("guarded-%d", repetition/fresh), func(request string) error {
 				_, err := w.charge(w.Context(), request, 0)
 				return err
 			})
 		}
-		w.mustBeEach("guarded-", repetitions*messages, 1)
+		w.mustBeEach("guarded-", repetitions/fresh*messages, 1)
 
 		each("naive", func(request string) error {
 			_, err := charge(w.Context(), w.db, request, 0)
