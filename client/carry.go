@@ -33,6 +33,7 @@ func (c *Client) carry(ctx context.Context, req Request, r *receipts, g *Grant, 
 	a := c.newAttempt(ctx, req, g, l)
 	p := r.permit(a)
 	stopKeeping := a.startKeeping(ctx)
+	defer stopKeeping()
 	returned := false
 	// No recover: a panic keeps its value and its stack, and Goexit goes on.
 	defer func() {
@@ -56,9 +57,16 @@ func (c *Client) carry(ctx context.Context, req Request, r *receipts, g *Grant, 
 	return c.reply(ctx, r, a, done, end, c.settleAttempt(ctx, a, end))
 }
 
-// startKeeping keeps the attempt's lease until it is stopped.
+// startKeeping keeps the attempt's lease until it is stopped, also while it is looked
+// for a receipt before the function, and while that is closed after it; but no longer
+// than the function may run.
 func (a *Attempt) startKeeping(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(a.ctx, func() {
+		if !errors.Is(context.Cause(a.ctx), errOver) {
+			cancel()
+		}
+	})
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)

@@ -147,6 +147,8 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 		return decode(codec, result.Ended.Response)
 	case result.Outcome != nil || !result.Ran:
 		return replay(key, result, codec)
+	case failure != nil && result.Outage == OutageReceiptsOnly && errors.Is(failure, oncekeeper.ErrFenced):
+		return none, &unproven{what: "run", says: errFloored, cause: told(failure)}
 	case failure != nil:
 		return none, told(failure)
 	default:

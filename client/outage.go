@@ -3,7 +3,9 @@ package client
 import "github.com/oncekeeper/oncekeeper/client/internal/steps"
 
 // Outage is what a call may do where the service gives no verdict: it cannot be
-// reached, does not answer in time, or has no store (ErrUnavailable).
+// reached, does not answer in time, is overloaded, or has no store (ErrUnavailable).
+// A caller whose own deadline ends first is none: WithCallTimeout bounds how long a
+// service is waited for that takes calls and answers none.
 type Outage uint8
 
 // The outage modes.

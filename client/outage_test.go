@@ -161,8 +161,8 @@ func TestATransactionThatTheFloorRefusedInAnOutageLeavesNothing(t *testing.T) {
 		s.db.Put(receipt.Receipt{Key: key, Floor: 8}) // the service was there for another caller
 		return s.pay(ctx, a)
 	}, receiptsOnly)
-	if !errors.Is(err, oncekeeper.ErrFenced) {
-		t.Errorf("Do = %v, want ErrFenced", err)
+	if !errors.Is(err, oncekeeper.ErrFenced) || !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("Do = %v, want ErrFenced, and ErrUnavailable: come back", err)
 	}
 	s.mustHave(0)
 }

@@ -465,3 +465,28 @@ func TestAnInnerDoDoesNotTakeTheLeaveOfTheOuterOne(t *testing.T) {
 		t.Errorf("Do = %q, %v", got, err)
 	}
 }
+
+func TestTheLeaseIsKeptNoLongerThanTheFunctionMayRun(t *testing.T) {
+	s := newShop(t)
+	over, release := make(chan error), make(chan struct{})
+	done := background(func() error {
+		_, err := s.do(t.Context(), func(ctx context.Context, _ *client.Attempt) (string, error) {
+			<-ctx.Done()
+			over <- context.Cause(ctx)
+			<-release // it does not heed its context
+			return "", errCrash
+		}, client.WithMaxRunTime(time.Second))
+		return err
+	})
+	s.clock.pass(t, time.Second, time.Second)
+	if err := recv(t, over, "the end of the run time"); !errors.Is(err, client.ErrRunTime) {
+		t.Errorf("its context ended with %v", err)
+	}
+	s.clock.awaitNone(t, fakeLease/4, fakeLease) // nothing waits to renew
+	s.clock.Advance(fakeLease)
+	s.mustPay()
+	close(release)
+	if err := recv(t, done, "Do's return"); !errors.Is(err, oncekeeper.ErrAlreadySettled) && !errors.Is(err, oncekeeper.ErrFenced) {
+		t.Errorf("the first Do = %v, want that another has the key", err)
+	}
+}

@@ -189,7 +189,11 @@ func (a *Attempt) call(p *receipt.Permit, maxRunTime time.Duration, run func(con
 		timer.Stop()
 		a.lose(errOver)
 	}()
-	return run(receipt.WithPermit(a.ctx, p), a)
+	ctx := a.ctx
+	if p != nil || receipt.PermitFrom(ctx) != nil {
+		ctx = receipt.WithPermit(ctx, p)
+	}
+	return run(ctx, a)
 }
 
 var settlementNames = map[oncekeeper.Settlement]string{
