@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/client/internal/faultlog"
 )
 
 // once runs calls once: what Guard and Outgoing share. It knows nothing of either
@@ -20,7 +21,7 @@ type once struct {
 	keeper  *client.Client
 	methods map[string]*method
 	stats   counters
-	faults  faultLog
+	faults  faultlog.Log
 }
 
 func newOnce(keeper *client.Client, cfg Config, answers map[codes.Code]oncekeeper.Settlement) (*once, error) {
@@ -31,7 +32,7 @@ func newOnce(keeper *client.Client, cfg Config, answers map[codes.Code]oncekeepe
 	if err != nil {
 		return nil, err
 	}
-	return &once{Config: cfg, keeper: keeper, methods: methods, faults: faultLog{log: cfg.Logger}}, nil
+	return &once{Config: cfg, keeper: keeper, methods: methods, faults: faultlog.Log{To: cfg.Logger, Guard: "grpcguard"}}, nil
 }
 
 // given is what a handler or a downstream gave.
@@ -126,7 +127,7 @@ func (o *once) begin(ctx context.Context, call call) (client.Request, error) {
 		if ctx.Err() != nil {
 			return client.Request{}, status.FromContextError(ctx.Err()).Err()
 		}
-		o.faults.report(ctx, m.operation, "the tenant of a call is not known", err)
+		o.faults.Report(ctx, m.operation, "the tenant of a call is not known", err)
 		return client.Request{}, status.Error(codes.Internal, "the tenant of the call cannot be told")
 	}
 	digest, err := m.digest.Fingerprint(call.request)

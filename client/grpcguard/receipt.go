@@ -65,7 +65,7 @@ func (c *codec) Decode(kept *oncekeeper.Response, into any) error {
 func (o *once) kept(ctx context.Context, m *method, r *oncekeeper.Response) (answer, error) {
 	message, err := decode(m.reply, r)
 	if err != nil {
-		o.faults.report(ctx, m.operation, "a receipt does not fit the method any more", err)
+		o.faults.Report(ctx, m.operation, "a receipt does not fit the method any more", err)
 		o.stats.notKept.Add(1)
 		return answer{}, notKept(m, r)
 	}

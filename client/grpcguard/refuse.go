@@ -3,9 +3,7 @@ package grpcguard
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
-	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
 
@@ -79,10 +76,10 @@ func (o *once) notBegun(ctx context.Context, m *method, err error) error {
 		return status.FromContextError(ctx.Err()).Err()
 	case errors.Is(err, client.ErrNested):
 		o.stats.unavailable.Add(1)
-		o.faults.report(ctx, m.operation, "a call is guarded inside itself: is there a guard twice in the chain?", err)
+		o.faults.Report(ctx, m.operation, "a call is guarded inside itself: is there a guard twice in the chain?", err)
 		return status.Error(codes.Internal, "the call is guarded inside itself")
 	case !errors.Is(err, client.ErrUnavailable):
-		o.faults.report(ctx, m.operation, "Oncekeeper does not serve this guard", err)
+		o.faults.Report(ctx, m.operation, "Oncekeeper does not serve this guard", err)
 	}
 	o.stats.unavailable.Add(1)
 	delay, ok := client.RetryDelay(err)
@@ -109,7 +106,7 @@ func (o *once) invalid(ctx context.Context, m *method, err error) error {
 		return refuse(oncekeeper.ErrInvalidRequest, m.operation)
 	}
 	o.stats.unavailable.Add(1)
-	o.faults.report(ctx, m.operation, "Oncekeeper refuses what this guard asks for", err)
+	o.faults.Report(ctx, m.operation, "Oncekeeper refuses what this guard asks for", err)
 	return status.Error(codes.Internal, "the guard is configured wrongly: its log has it")
 }
 
@@ -126,22 +123,4 @@ func refusalTrailer(err error) metadata.MD {
 		md.Set(pushbackTrailer, strconv.FormatInt(ms, 10))
 	}
 	return md
-}
-
-// faultLog logs what an operator must know, at most every faultEvery: a fault of
-// the configuration is met by every call.
-type faultLog struct {
-	log  *slog.Logger
-	next atomic.Int64 // on the monotonic clock; 0: now
-}
-
-const faultEvery = 10 * time.Second
-
-func (f *faultLog) report(ctx context.Context, operation, what string, err error) {
-	now := int64(clock.System.Monotonic())
-	next := f.next.Load()
-	if now < next || !f.next.CompareAndSwap(next, now+int64(faultEvery)) {
-		return
-	}
-	f.log.ErrorContext(ctx, "grpcguard: "+what, "operation", operation, "error", err)
 }

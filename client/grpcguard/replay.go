@@ -57,7 +57,7 @@ func (o *once) replay(ctx context.Context, m *method, outcome *oncekeeper.Outcom
 		return answer{replayed: true, err: client.GRPCStatus(outcome.Status).Err(), header: header, trailer: trailer}, nil
 	case r == nil:
 		o.stats.unavailable.Add(1)
-		o.faults.report(ctx, m.operation, "an outcome is of a kind that this version does not know", errNoOutcome)
+		o.faults.Report(ctx, m.operation, "an outcome is of a kind that this version does not know", errNoOutcome)
 		return answer{}, status.Error(codes.Internal, "the outcome is of a kind that this version of the guard does not know")
 	case r.Omitted:
 		o.stats.notKept.Add(1)
@@ -65,7 +65,7 @@ func (o *once) replay(ctx context.Context, m *method, outcome *oncekeeper.Outcom
 	}
 	message, err := decode(m.reply, outcome.Response)
 	if err != nil {
-		o.faults.report(ctx, m.operation, "a kept response does not fit the method any more", err)
+		o.faults.Report(ctx, m.operation, "a kept response does not fit the method any more", err)
 		o.stats.notKept.Add(1)
 		return answer{}, notKept(m, outcome.Response)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/client/internal/faultlog"
 	"github.com/oncekeeper/oncekeeper/client/internal/headerkey"
 	"github.com/oncekeeper/oncekeeper/client/internal/httpdigest"
 )
@@ -19,7 +20,7 @@ type Guard struct {
 	cfg    Config
 	keeper *client.Client
 	stats  counters
-	faults faultLog
+	faults faultlog.Log
 }
 
 // New makes a guard that asks keeper, or says what is wrong with cfg.
@@ -27,7 +28,7 @@ func New(keeper *client.Client, cfg Config) (*Guard, error) {
 	if err := cfg.check(keeper); err != nil {
 		return nil, err
 	}
-	return &Guard{cfg: cfg, keeper: keeper, faults: faultLog{log: cfg.Logger}}, nil
+	return &Guard{cfg: cfg, keeper: keeper, faults: faultlog.Log{To: cfg.Logger, Guard: "httpguard"}}, nil
 }
 
 // Stats gives what was counted so far.
@@ -96,7 +97,7 @@ func (o *operation) begin(w http.ResponseWriter, r *http.Request, key string) (c
 		return client.Request{}, nil, &problem{kind: tenantProblem}
 	case err != nil:
 		o.stats.refused.Add(1)
-		o.faults.report(r.Context(), o.name, "the tenant of a request is not known", err)
+		o.faults.Report(r.Context(), o.name, "the tenant of a request is not known", err)
 		return client.Request{}, nil, &problem{kind: faultProblem, Detail: "Whose request it is cannot be told."}
 	}
 	body, err := readBody(w, r, o.maxRequestBytes)

@@ -148,7 +148,7 @@ func (o *operation) giveReceipt(w http.ResponseWriter, r *http.Request, own answ
 	case !answerable(kept):
 		own.record.abort()
 		o.stats.notKept.Add(1)
-		o.faults.report(r.Context(), o.name, "a receipt is no answer of HTTP", errNoAnswer)
+		o.faults.Report(r.Context(), o.name, "a receipt is no answer of HTTP", errNoAnswer)
 		o.refuse(w, notKept(kept))
 	default:
 		own.record.abort()

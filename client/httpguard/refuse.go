@@ -54,10 +54,10 @@ func (o *operation) notBegun(ctx context.Context, err error) *problem {
 		return &problem{kind: unavailable, delay: unavailableDelay, Detail: "The request ended before it was begun."}
 	case errors.Is(err, client.ErrNested):
 		o.stats.unavailable.Add(1)
-		o.faults.report(ctx, o.name, "a request is guarded inside itself: is there a guard twice around the handler?", err)
+		o.faults.Report(ctx, o.name, "a request is guarded inside itself: is there a guard twice around the handler?", err)
 		return &problem{kind: faultProblem, Detail: "The request is guarded inside itself."}
 	case !errors.Is(err, client.ErrUnavailable):
-		o.faults.report(ctx, o.name, "Oncekeeper does not serve this guard", err)
+		o.faults.Report(ctx, o.name, "Oncekeeper does not serve this guard", err)
 	}
 	o.stats.unavailable.Add(1)
 	p := &problem{kind: unavailable, delay: unavailableDelay, Detail: "Whether the request ran before cannot be looked up now, so it was not run. Ask again with the same key."}
@@ -80,6 +80,6 @@ func (o *operation) invalid(ctx context.Context, err error) *problem {
 		}
 	}
 	o.stats.unavailable.Add(1)
-	o.faults.report(ctx, o.name, "Oncekeeper refuses what this guard asks for", err)
+	o.faults.Report(ctx, o.name, "Oncekeeper refuses what this guard asks for", err)
 	return &problem{kind: faultProblem, Detail: "The guard is configured wrongly: its log has it."}
 }

@@ -22,14 +22,14 @@ func (o *operation) replayOf(w http.ResponseWriter, r *http.Request, outcome *on
 		o.refuse(w, failed(outcome.Status))
 	case kept == nil:
 		o.stats.unavailable.Add(1)
-		o.faults.report(r.Context(), o.name, "an outcome is of a kind that this version does not know", errNoAnswer)
+		o.faults.Report(r.Context(), o.name, "an outcome is of a kind that this version does not know", errNoAnswer)
 		o.refuse(w, &problem{kind: faultProblem, Detail: "The outcome is of a kind that this version of the guard does not know."})
 	case kept.Omitted:
 		o.stats.notKept.Add(1)
 		o.refuse(w, notKept(kept))
 	case !answerable(kept):
 		o.stats.notKept.Add(1)
-		o.faults.report(r.Context(), o.name, "a kept response is no answer of HTTP", errNoAnswer)
+		o.faults.Report(r.Context(), o.name, "a kept response is no answer of HTTP", errNoAnswer)
 		o.refuse(w, notKept(kept))
 	default:
 		o.stats.replayed.Add(1)

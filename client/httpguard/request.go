@@ -63,7 +63,7 @@ func (o *operation) refusalOf(r *http.Request, err error) *problem {
 		}
 	case errors.Is(err, errBodyGone):
 		o.stats.unavailable.Add(1)
-		o.faults.report(r.Context(), o.name, err.Error(), nil)
+		o.faults.Report(r.Context(), o.name, err.Error(), nil)
 		return &problem{kind: faultProblem, Detail: "The guard is placed wrongly: its log has it."}
 	default:
 		o.stats.refused.Add(1)
