@@ -171,17 +171,22 @@ type answer struct {
 // end gives how an attempt ended whose handler has returned.
 func (o *operation) end(ctx context.Context, a *client.Attempt, own *answer) client.Ended {
 	r := own.record
-	if ctx.Err() != nil || !r.whole() {
-		// A handler that is stopped stops writing, and says no more than that. What
-		// says so itself is told as it stands.
-		o.stats.notWhole.Add(1)
-		own.unknown = ctx.Err() != nil && r.status < 400
-		return client.Ended{As: oncekeeper.SettledUnknown, Status: statusOf(r.status)}
-	}
 	as := o.table.settlement(r.status, said{
 		as: r.as, takeover: a.Takeover(), receipts: o.request.Receipts != nil,
 		rolledBack: oncekeeper.IsRolledBack(r.failure), nested: r.nested,
 	})
+	if ctx.Err() != nil || !r.whole() {
+		// A handler that is stopped stops writing, and says no more than that. What
+		// says so itself is told as it stands, but for a refusal that a receipt was to
+		// rule an effect out for: nothing is closed for it.
+		o.stats.notWhole.Add(1)
+		if r.status < 400 {
+			own.unknown = ctx.Err() != nil
+		} else {
+			own.unknown = o.request.Receipts != nil && as == oncekeeper.SettledComplete
+		}
+		return client.Ended{As: oncekeeper.SettledUnknown, Status: statusOf(r.status)}
+	}
 	if as != oncekeeper.SettledComplete {
 		return client.Ended{As: as, Status: statusOf(r.status)}
 	}

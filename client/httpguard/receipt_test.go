@@ -347,6 +347,25 @@ func TestARefusalThatCouldNotBeKeptIsNotGiven(t *testing.T) {
 	}
 }
 
+// No receipt is closed for an attempt that was stopped, so what it refused may be
+// done by the next one.
+func TestARefusalOfAnAttemptThatWasStoppedIsNotGiven(t *testing.T) {
+	for status, want := range map[int]int{402: 503, 409: 409, 500: 500} {
+		k, l := startKeeper(t), openLedger(t)
+		cfg := httpguard.Config{Receipts: l.Store}
+		stopped := serve(t, k, cfg, func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			w.WriteHeader(status)
+		}, httpguard.WithMaxRunTime(time.Millisecond))
+		got := stopped.charge(t, "k")
+		mustBe(t, got, want)
+		if want == 503 {
+			refusal(t, got, 503, "urn:oncekeeper:outcome-unknown")
+		}
+		wantCharged(t, serve(t, k, cfg, l.handle).charge(t, "k"), true)
+	}
+}
+
 func TestWhatInTxGivesIsAResponse(t *testing.T) {
 	k, l := startKeeper(t), openLedger(t)
 	for says, call := range map[string]func(context.Context) error{
