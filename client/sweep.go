@@ -32,8 +32,8 @@ type SweepConfig struct {
 
 // Swept is what a sweep did.
 type Swept struct {
-	// Deleted receipts; and Kept, whose record the service still has, or which were
-	// written anew meanwhile.
+	// Deleted receipts; and Kept, whose record the service still has, which were
+	// written anew meanwhile, or are in doubt.
 	Deleted, Kept int
 	// Next is where to go on, and Done that there is no more.
 	Next oncekeeper.Key
@@ -44,7 +44,7 @@ type Swept struct {
 // than the horizon and of which the service has no record any more. Where the
 // service or the store gives an error it stops there, with what it did until then;
 // a receipt is never deleted on anything but the service's word that there is no
-// record. It ends with ctx.
+// record, and one that is in doubt not at all: someone has to look. It ends with ctx.
 //
 // A service that lost its records says so of every key. So what protects an
 // operation that may be asked for again is the horizon alone.
@@ -75,7 +75,7 @@ func SweepReceipts(ctx context.Context, keeper *Client, store receipt.Store, cfg
 			return swept, fmt.Errorf("sweep receipts: %w", err)
 		}
 		for _, r := range old {
-			deleted, err := sweepOne(ctx, keeper, store, r.Key, before)
+			deleted, err := sweepOne(ctx, keeper, store, r, before)
 			if err != nil {
 				return swept, fmt.Errorf("sweep receipts: %w", err)
 			}
@@ -94,13 +94,16 @@ func SweepReceipts(ctx context.Context, keeper *Client, store receipt.Store, cfg
 	return swept, fmt.Errorf("sweep receipts: %w", context.Cause(ctx))
 }
 
-func sweepOne(ctx context.Context, keeper *Client, store receipt.Store, key oncekeeper.Key, before time.Time) (deleted bool, err error) {
-	switch _, err := keeper.Get(ctx, key); {
+func sweepOne(ctx context.Context, keeper *Client, store receipt.Store, r receipt.Receipt, before time.Time) (deleted bool, err error) {
+	if r.InDoubt {
+		return false, nil // an effect may stand, and nobody has looked
+	}
+	switch _, err := keeper.Get(ctx, r.Key); {
 	case err == nil:
 		return false, nil
 	case !errors.Is(err, oncekeeper.ErrKeyNotFound):
 		return false, err
 	default:
-		return store.Delete(ctx, key, before)
+		return store.Delete(ctx, r.Key, before)
 	}
 }

@@ -66,6 +66,20 @@ func TestASweepDeletesOldReceiptsThatTheServiceHasNoRecordOf(t *testing.T) {
 	}
 }
 
+func TestASweepKeepsWhatIsInDoubt(t *testing.T) {
+	s := newShop(t)
+	s.db.Put(receipt.Receipt{Key: key, Token: 1, InDoubt: true})
+	s.clock.Advance(2 * time.Hour)
+	got, err := client.SweepReceipts(t.Context(), s.keeper, s.db, client.SweepConfig{Horizon: time.Hour})
+	if err != nil || !got.Done || got.Deleted != 0 || got.Kept != 1 {
+		t.Errorf("swept %+v, %v; want it kept", got, err)
+	}
+	if _, err := s.do(t.Context(), s.pay); err == nil {
+		t.Error("what nobody has looked at was paid")
+	}
+	s.mustHave(0)
+}
+
 func TestASweepGoesOnWhereItWasEnded(t *testing.T) {
 	const n = 20
 	s := newSwept(t, n)
