@@ -96,7 +96,9 @@ func WithReconcile[T any](f func(ctx context.Context, q Question) (Finding, T, e
 //     unknown, and the next call takes over or is held. An error of this service
 //     in it is never final. Details over the limit of a response
 //     (Attempt.MaxResponseBytes) are left out for them.
-//   - With WithReceipts, what fn's InTx committed is given, decoded, whatever fn gave.
+//   - With WithReceipts, what fn's InTx committed is given, decoded, whatever fn gave;
+//     and where the receipt was closed to fn's attempt the error Is ErrUnavailable,
+//     as well as oncekeeper.ErrFenced: ask again.
 //   - Where the service did not take the settlement, the error Is
 //     oncekeeper.ErrFenced or ErrAlreadySettled (and fn's, if any): another
 //     attempt's outcome counts, and fn's value is not given.
@@ -147,7 +149,8 @@ func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(
 		return decode(codec, result.Ended.Response)
 	case result.Outcome != nil || !result.Ran:
 		return replay(key, result, codec)
-	case failure != nil && result.Outage == OutageReceiptsOnly && errors.Is(failure, oncekeeper.ErrFenced):
+	case failure != nil && errors.Is(failure, oncekeeper.ErrFenced) && (result.Outage == OutageReceiptsOnly || d.request.Receipts != nil && oncekeeper.IsRolledBack(failure)):
+		// The receipt's word, and not the service's: there may be no later attempt.
 		return none, &unproven{what: "run", says: errFloored, cause: told(failure)}
 	case failure != nil:
 		return none, told(failure)

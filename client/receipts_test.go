@@ -367,6 +367,20 @@ func TestACommitThatNobodyHeardOfIsFoundByClosing(t *testing.T) {
 	s.mustBe(oncekeeper.StoredCompleted)
 }
 
+// The service was lost, and its new clock is behind an earlier attempt's token.
+func TestAFirstAttemptThatTheFloorRefusesIsToComeBack(t *testing.T) {
+	s := newShop(t)
+	s.db.Put(receipt.Receipt{Key: key, Floor: 1 << 52})
+	for n := range 2 {
+		_, err := s.do(t.Context(), s.pay)
+		if !errors.Is(err, client.ErrUnavailable) || status.Code(err) != codes.Unavailable {
+			t.Errorf("call %d: Do = %v, want ErrUnavailable", n, err)
+		}
+		s.mustBe(oncekeeper.StoredReleased)
+	}
+	s.mustHave(0)
+}
+
 func TestAReceiptOfAnotherRequestIsAMismatch(t *testing.T) {
 	wants := func(t *testing.T, s *shop, err error) {
 		t.Helper()

@@ -103,8 +103,8 @@ func (o *once) do(ctx context.Context, call call) (answer, error) {
 		return o.kept(ctx, m, result.Ended.Response)
 	case result.Outcome != nil:
 		return o.replay(ctx, m, result.Outcome)
-	case result.Ran && result.Outage == client.OutageReceiptsOnly && own.err != nil:
-		return o.endedBare(ctx, m, own)
+	case result.Ran && m.request.Receipts != nil && result.Outage != client.OutageOpen && own.err != nil:
+		return o.refusedByReceipt(ctx, m, own)
 	case result.Ran:
 		return own, nil
 	case result.InProgress != nil:

@@ -76,9 +76,10 @@ func (o *once) kept(ctx context.Context, m *method, r *oncekeeper.Response) (ans
 	return answer{response: message, body: body}, nil
 }
 
-// endedBare is the answer of a call that failed under its receipt alone: where the
-// receipt was what refused it, its caller is told so.
-func (o *once) endedBare(ctx context.Context, m *method, own answer) (answer, error) {
+// refusedByReceipt is the answer of a call that failed: where it was its receipt
+// that refused it, its caller is told so. Under a token that is the floor's doing
+// alone, after the service was lost; Run itself tells of another request's.
+func (o *once) refusedByReceipt(ctx context.Context, m *method, own answer) (answer, error) {
 	var nested *wire.Error
 	switch {
 	case errors.As(own.err, &nested):

@@ -302,6 +302,19 @@ func TestAnOutageIsTheMethodsOwnAffair(t *testing.T) {
 	})
 }
 
+// The service was lost, and its new clock is behind an earlier attempt's token.
+func TestACallThatTheFloorRefusesIsToComeBack(t *testing.T) {
+	b := newBank(t, grpcguard.Method{})
+	b.db.Put(receipt.Receipt{Key: refundKey, Floor: 1 << 52})
+	for range 2 { // the first one runs, and the next one looks before
+		_, told := b.refundOnce(t, "k")
+		refusal(t, told.err, oncekeeper.ErrStoreUnavailable, refundOp, codes.Unavailable)
+	}
+	if n := b.db.Effects(refundKey); n != 0 {
+		t.Errorf("it happened %d times", n)
+	}
+}
+
 func TestWhatReceiptsCannotDoIsRefusedAtTheStart(t *testing.T) {
 	k := client.New(answering{})
 	receiptsOnly := map[string]grpcguard.Method{refundOp: {Outage: client.OutageReceiptsOnly}}

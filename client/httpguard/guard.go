@@ -209,6 +209,8 @@ func (o *operation) give(w http.ResponseWriter, r *http.Request, own answer, res
 		instead = &problem{kind: unknownProblem, delay: unknownDelay, Detail: "The request was stopped before it was done. Ask again with the same Idempotency-Key."}
 	case result.Outage == client.OutageReceiptsOnly:
 		instead = o.bare(r.Context(), own)
+	case oncekeeper.IsRolledBack(own.record.failure) && errors.Is(own.record.failure, oncekeeper.ErrFenced):
+		instead = o.notBegun(r.Context(), client.ErrUnavailable) // by the floor of a service that was lost
 	case result.Unsettled != nil && o.request.Receipts != nil && result.Ended.As == oncekeeper.SettledComplete && own.record.status >= 400:
 		// As with a final failure over gRPC: the next attempt may have the effect.
 		o.stats.unavailable.Add(1)

@@ -366,6 +366,21 @@ func TestARefusalOfAnAttemptThatWasStoppedIsNotGiven(t *testing.T) {
 	}
 }
 
+// The service was lost, and its new clock is behind an earlier attempt's token.
+func TestARequestThatTheFloorRefusesIsToComeBack(t *testing.T) {
+	k, l := startKeeper(t), openLedger(t)
+	g := serve(t, k, httpguard.Config{Receipts: l.Store}, l.handle)
+	if _, err := l.Close(t.Context(), receipt.Claim{Key: charge("k")}, 1<<52); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first one runs, and the next one looks before
+		refusal(t, g.charge(t, "k"), 503, "urn:oncekeeper:store-unavailable")
+	}
+	if n := l.charges(t); n != 0 || g.runs() != 1 {
+		t.Errorf("%d charges in %d runs", n, g.runs())
+	}
+}
+
 func TestWhatInTxGivesIsAResponse(t *testing.T) {
 	k, l := startKeeper(t), openLedger(t)
 	for says, call := range map[string]func(context.Context) error{
