@@ -120,3 +120,28 @@ func TestWhatIsKnownToHaveRolledBackComesAgain(t *testing.T) {
 		t.Errorf("there are %d invoices", s.invoices(t))
 	}
 }
+
+// away is a store of receipts whose database is down.
+type away struct{ receipt.Store }
+
+func (away) Look(context.Context, oncekeeper.Key) (*receipt.Receipt, error) {
+	return nil, errors.New("the database is down")
+}
+
+func (away) Close(context.Context, receipt.Claim, int64) (*receipt.Receipt, error) {
+	return nil, errors.New("the database is down")
+}
+
+// An attempt is granted before its receipt is looked for.
+func TestAnOutageOfTheReceiptsUsesAttemptsUp(t *testing.T) {
+	s := openShop(t, client.Request{MaxAttempts: 3})
+	outage := s.named(t, "invoices", client.Request{MaxAttempts: 3, Receipts: away{s.receipts}})
+	must(t, "at first", outage.Handle(t.Context(), m, s.giving(errors.New("the database is down"))), inbox.Later, inbox.Failed)
+	for range 3 {
+		must(t, "in the outage", outage.Handle(t.Context(), m, s.giving(nil)), inbox.Later, inbox.Unavailable)
+	}
+	if rec := s.record(m.ID); rec.Number != 3 || s.runs != 1 {
+		t.Errorf("%d attempts are counted of %d runs; want 3 of one", rec.Number, s.runs)
+	}
+	must(t, "after it", s.Handle(t.Context(), m, s.invoice(nil)), inbox.DeadLetter, inbox.Unresolved)
+}

@@ -50,8 +50,8 @@ const (
 	InProgress
 	// Failed, with Later: the handler failed, and may succeed.
 	Failed
-	// Unavailable, with Later: Oncekeeper could not be asked, or the context ended.
-	// Unless the handler ran before, no attempt is counted.
+	// Unavailable, with Later: Oncekeeper or the receipts could not be asked, or the
+	// context ended. An attempt is counted where one had been granted by then.
 	Unavailable
 
 	// Exhausted, with DeadLetter: its attempts are used up.
