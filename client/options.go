@@ -70,12 +70,14 @@ func WithCallTimeout(d time.Duration) Option { return func(c *Client) { c.callTi
 
 // WithSettleTimeout bounds how long a settlement or a renewal is tried, retries
 // included; Do and Run return no later than that, and where there are receipts
-// WithReceiptTimeout, after their function. Default: DefaultSettleTimeout.
+// WithReceiptTimeout lets a closing take, after their function. Default: DefaultSettleTimeout.
 func WithSettleTimeout(d time.Duration) Option { return func(c *Client) { c.settleTimeout = d } }
 
 // WithReceiptTimeout bounds each look at a receipt, and each closing, which waits
 // for a transaction of the key that is still open. What takes longer proves nothing:
-// the attempt is settled as unknown. Default: DefaultReceiptTimeout.
+// the attempt is settled as unknown. A closing that has sent its commit waits for
+// the answer for up to the store's Patience (10 s by default), also past it. Default:
+// DefaultReceiptTimeout.
 func WithReceiptTimeout(d time.Duration) Option { return func(c *Client) { c.receiptTimeout = d } }
 
 // WithReconcileTimeout bounds a reconciler; the lease is kept meanwhile. Default:

@@ -56,8 +56,9 @@ type Receipt struct {
 func (r *Receipt) Applied() bool { return r != nil && r.Response != nil }
 
 // Store keeps receipts in the business database, on its primary. Implementations
-// are safe for use by many goroutines. Every method ends with its context, and its
-// errors are ErrNoTable, ErrInDoubt (of Look and Close), a context's, or the
+// are safe for use by many goroutines. Every method ends with its context, but
+// that a Close which has sent its commit may wait longer for the answer, within bounds of
+// its own. Its errors are ErrNoTable, ErrInDoubt (of Look and Close), a context's, or the
 // database's own.
 type Store interface {
 	// Look reads the receipt of key, without a lock. Nil: there is none that was
