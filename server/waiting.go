@@ -151,8 +151,11 @@ func (q *waiting) now(l *line) oncekeeper.Instant {
 	return l.latest.Now.Add((q.clock.Monotonic() - l.seen).Truncate(time.Microsecond))
 }
 
+// older says whether b is of a later version of the record than a. Of one version
+// neither is: the store's clock may have gone back between them, and what it said
+// last is then what it goes by.
 func older(a, b storage.Result) bool {
-	if a.Record == nil || b.Record == nil || a.Record.Token == b.Record.Token && a.Record.Revision == b.Record.Revision {
+	if a.Record == nil || b.Record == nil {
 		return a.Now < b.Now
 	}
 	if a.Record.Token != b.Record.Token {

@@ -115,6 +115,26 @@ func TestWhatTimeAloneWouldMakeOfARecordIsTheStoresToSay(t *testing.T) {
 	}
 }
 
+// TestAStoreWhoseClockWentBackIsNotAskedInAHotLoop: a standby that is promoted may
+// be behind, and then a lease is longer than this host thinks.
+func TestAStoreWhoseClockWentBackIsNotAskedInAHotLoop(t *testing.T) {
+	clk := clock.NewManual(time.Unix(0, 0))
+	q := newWaiting(clk, 10, 10)
+	w := sleeper(q)
+	clk.Advance(time.Minute)
+	<-w.wake // the lease is over by this host's clock
+	busy := storage.Result{Verdict: lifecycle.InProgress, Record: held(5).Record, Now: moment.Add(-time.Minute)}
+	q.publish(waitKey, busy)
+	q.sleep(w, busy)
+	if up, ok := woken(w); ok {
+		t.Fatalf("the store said that the lease goes on, and the waiter got %+v at once", up)
+	}
+	clk.Advance(2 * time.Minute)
+	if up := <-w.wake; up.answer != nil {
+		t.Fatalf("at the lease's end the waiter was answered %v", up.answer.Verdict)
+	}
+}
+
 func TestNobodySleepsOnceTheServerStops(t *testing.T) {
 	q := newWaiting(clock.NewManual(time.Unix(0, 0)), 10, 10)
 	w := q.join(ask)
