@@ -175,7 +175,7 @@ func TestServeRefusesWhatOthersCouldReach(t *testing.T) {
 }
 
 func TestServeRefusesAStoreThatItDoesNotKnowAndKeepsItsPasswordSecret(t *testing.T) {
-	for _, store := range []string{"mysql://u:secret@host/db", "pebble:", "memory", "secret"} {
+	for _, store := range []string{"mysql://u:secret@host/db", "pebble:", "memory", "secret", "host=h user=u password=secret@1 dbname=d", "host=h password=secret@1 hostaddr=::1"} {
 		code, _, stderr := command(t, "serve", "--store", store)
 		if code != exitUsage || !strings.Contains(stderr, "pebble:DIR") || strings.Contains(stderr, "secret@") {
 			t.Errorf("--store %s exits with %d: %s", store, code, stderr)

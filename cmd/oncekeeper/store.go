@@ -34,9 +34,13 @@ func (f *storeFlags) check() error {
 	return f.unknown("pebble:DIR, postgres://USER@HOST/DATABASE or memory:")
 }
 
-// unknown does not repeat the URL: it may hold a password.
+// unknown repeats no more than a word before a colon: an address may hold a
+// password, and one of key=value words may have no colon but in it.
 func (f *storeFlags) unknown(want string) error {
-	kind, _, _ := strings.Cut(f.Store, ":")
+	kind, _, is := strings.Cut(f.Store, ":")
+	if strange := func(r rune) bool { return r < 'a' || r > 'z' }; !is || strings.ContainsFunc(kind, strange) {
+		return fmt.Errorf("--store is of no kind that is known here: give %s", want)
+	}
 	return fmt.Errorf("--store of kind %q is not known here: give %s", kind, want)
 }
 
