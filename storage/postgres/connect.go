@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,17 +77,27 @@ var errReadOnly = errors.New("the server is read-only: it is a standby, or defau
 // statements can be prepared on it once and for all.
 const named = "oncekeeper: named"
 
+// errNoWarnings: whether a commit waited for its standby is told by a warning alone,
+// and none would come.
+var errNoWarnings = errors.New("client_min_messages keeps warnings back, and a commit that no standby has would pass for one that is safe: " +
+	"ALTER ROLE and ALTER DATABASE … RESET client_min_messages, and take it out of the address")
+
+// silent are the values of client_min_messages under which no warning comes.
+var silent = []string{"error", "fatal", "panic"}
+
 // validate takes of several hosts the one that can be written to, and no standby
 // otherwise, whatever the DSN asks beyond. It tells a pooler by the process id,
 // which it makes up.
 func validate(asked pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 	return func(ctx context.Context, conn *pgconn.PgConn) error {
-		res := conn.ExecParams(ctx, "SELECT current_setting('transaction_read_only'), pg_backend_pid()", nil, nil, nil, nil).Read()
+		res := conn.ExecParams(ctx, "SELECT current_setting('transaction_read_only'), pg_backend_pid(), current_setting('client_min_messages')", nil, nil, nil, nil).Read()
 		switch {
 		case res.Err != nil:
 			return res.Err
 		case len(res.Rows) != 1 || string(res.Rows[0][0]) != "off":
 			return errReadOnly
+		case slices.Contains(silent, string(res.Rows[0][2])):
+			return errNoWarnings
 		}
 		// What the server warned of on connecting was no commit.
 		delete(conn.CustomData(), unreplicated)
@@ -160,8 +171,10 @@ func reason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time"
 	}
-	if errors.Is(err, errReadOnly) {
-		return errReadOnly.Error()
+	for _, known := range []error{errReadOnly, errNoWarnings} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
 	}
 	return "it failed: " + lastLine(err.Error())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -246,6 +247,31 @@ func TestWhatNoStandbyHasIsNeverAnswered(t *testing.T) {
 	l.progress()
 	stop()
 	l.check(s)
+}
+
+// TestASessionThatHidesWarningsIsRefused: a warning is all that tells a commit which
+// no standby has from one that is safe.
+func TestASessionThatHidesWarningsIsRefused(t *testing.T) {
+	dsn := pgtest.Database(t)
+	for level, want := range map[string]string{"error": "RESET client_min_messages", "warning": ""} {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("client_min_messages", level)
+		u.RawQuery = q.Encode()
+		s, err := Open(t.Context(), Config{DSN: u.String()})
+		switch {
+		case err == nil:
+			mustClose(t, s)
+			if want != "" {
+				t.Errorf("at %s it is served, want a refusal", level)
+			}
+		case want == "" || !strings.Contains(err.Error(), want):
+			t.Errorf("at %s: %v, want %q in it", level, err, want)
+		}
+	}
 }
 
 // endWaits ends every wait of a commit for its standby, once there is one.
