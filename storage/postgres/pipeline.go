@@ -65,8 +65,9 @@ func pipelined(ctx context.Context, conn *pgx.Conn, all []*statement) error {
 			readOnly = st.err
 		}
 		if pg.IsClosed() {
+			// What the server said of this one says nothing of those behind it.
 			for _, lost := range all[i+1:] {
-				lost.err = fmt.Errorf("the connection broke: %w", st.err)
+				lost.err = fmt.Errorf("the connection broke: %v", st.err)
 			}
 			break
 		}
