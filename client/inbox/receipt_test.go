@@ -4,10 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -144,4 +148,25 @@ func TestAnOutageOfTheReceiptsUsesAttemptsUp(t *testing.T) {
 		t.Errorf("%d attempts are counted of %d runs; want 3 of one", rec.Number, s.runs)
 	}
 	must(t, "after it", s.Handle(t.Context(), m, s.invoice(nil)), inbox.DeadLetter, inbox.Unresolved)
+}
+
+// A dead letter is a refusal, and with no service nothing closes the key to attempts
+// that began before.
+func TestAFinalFailureWhileTheServiceIsAwayIsNoDeadLetter(t *testing.T) {
+	s := openShop(t, client.Request{Outage: client.OutageReceiptsOnly})
+	away := client.New(s.keeper.Dial(grpc.WithUnaryInterceptor(func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+		return status.Error(codes.Unavailable, "away")
+	})), client.WithRetryBudget(0, 0))
+	i, err := inbox.New(away, inbox.Config{
+		Tenant: "acme", Subscriber: "invoices", Logger: slog.New(slog.DiscardHandler),
+		Request: client.Request{Outage: client.OutageReceiptsOnly, Receipts: s.receipts},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, "a final failure", i.Handle(t.Context(), m, s.giving(oncekeeper.Final(errors.New("no such customer")))), inbox.Later, inbox.Unavailable)
+	must(t, "an effect", i.Handle(t.Context(), m, s.invoice(nil)), inbox.Handled, inbox.NoReason)
+	if s.invoices(t) != 1 || s.runs != 2 {
+		t.Errorf("there are %d invoices after %d runs, want one after two", s.invoices(t), s.runs)
+	}
 }

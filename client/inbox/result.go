@@ -105,6 +105,9 @@ func judge(result client.Result, err error, ran attempted) Result {
 		return Result{Verdict: Later, Reason: Unavailable, Delay: delay, Err: err}
 	case result.Outcome != nil:
 		return judgeOutcome(result.Outcome)
+	case result.Ran && result.Outage == client.OutageReceiptsOnly && result.Ended.As == oncekeeper.SettledFinal:
+		// It is kept nowhere, and nothing keeps an attempt before it from committing yet.
+		return Result{Verdict: Later, Reason: Unavailable, Err: oncekeeper.Past(ran.err)}
 	case result.Ran:
 		return judgeRun(result.Ended.As, ran)
 	case result.Unresolved != nil:
