@@ -42,7 +42,8 @@ func TestEveryHotStatementGoesByTheRightIndex(t *testing.T) {
 		b := filled(t, plan, 5000)
 		conn := connect(t, b.cfg.DSN)
 		rec, _ := lifecycle.Apply(nil, testBegin("new", "new"), 1893553445000000)
-		for _, n := range []int{1, 100} {
+		// Of so small a table many more keys are found sooner by reading all of it.
+		for _, n := range []int{1, 25} {
 			var keys, begins, settles, writes, drops columnsOf
 			for i := range n {
 				id := fmt.Sprintf("%06d", 37*i)
