@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
@@ -68,6 +70,39 @@ func TestAWaiterIsToldWhatWasSettledAtAnotherServer(t *testing.T) {
 				here.look(t, 1)
 				if a := <-answers; a.err != nil || !c.right(a.res) {
 					t.Errorf("the waiter got %v, %v", a.res, a.err)
+				}
+			})
+		}
+	})
+}
+
+// A waiter's own request is judged at its wake-up too: the key it waits for may have
+// become another request's meanwhile.
+func TestAWaiterIsToldThatItsKeyWasUsedForAnotherRequestMeanwhile(t *testing.T) {
+	onEverySharedStore(t, func(t *testing.T, on records) {
+		here, there := start(t, on, setup{}), operate(t, on, nil)
+		for name, settle := range map[string]func(id string, token int64){
+			"completed": func(id string, token int64) { there.complete(t, id, token, "another's answer") },
+			"failed":    func(id string, token int64) { there.fail(t, id, token, pb.FailRequest_DISPOSITION_FINAL) },
+			"released":  func(id string, token int64) { there.fail(t, id, token, pb.FailRequest_DISPOSITION_RETRYABLE) },
+			"unknown":   func(id string, token int64) { there.fail(t, id, token, pb.FailRequest_DISPOSITION_UNKNOWN) },
+			"running":   func(string, int64) {},
+		} {
+			t.Run(name, func(t *testing.T) {
+				there.grant(t, begin(name, "holder"))
+				answers := here.wait(t, name, 2)
+				if _, err := there.DeleteRecord(testContext(t), &pb.DeleteRecordRequest{
+					Key: key(name), Etag: there.look(t, name).GetEtag(), Force: true, Reason: "sent by mistake",
+				}); err != nil {
+					t.Fatal(err)
+				}
+				another := begin(name, "another")
+				another.Fingerprint = []byte("another")
+				settle(name, there.grant(t, another).GetFencingToken())
+				here.look(t, 2)
+				for range 2 {
+					a := <-answers
+					wantReason(t, a.err, codes.FailedPrecondition, "FINGERPRINT_MISMATCH")
 				}
 			})
 		}

@@ -164,16 +164,23 @@ func TestARecoveryThatReadAnOldRecordWritesNothingOverANewOne(t *testing.T) {
 func TestABeginThatWaitsForAnothersInsertIsAnsweredWhateverBecomesOfIt(t *testing.T) {
 	onEachPlan(t, func(t *testing.T, plan Plan) {
 		b := newBench(t, plan)
+		commit := func(tx pgx.Tx) error { return tx.Commit(context.Background()) }
+		rollback := func(tx pgx.Tx) error { return tx.Rollback(context.Background()) }
 		for name, c := range map[string]struct {
-			end  func(pgx.Tx) error
-			want lifecycle.Verdict
+			end         func(pgx.Tx) error
+			fingerprint string
+			want        lifecycle.Verdict
 		}{
-			"committed":   {func(tx pgx.Tx) error { return tx.Commit(context.Background()) }, lifecycle.InProgress},
-			"rolled back": {func(tx pgx.Tx) error { return tx.Rollback(context.Background()) }, lifecycle.Granted},
+			"committed":                       {commit, "f", lifecycle.InProgress},
+			"rolled back":                     {rollback, "f", lifecycle.Granted},
+			"committed, by another request":   {commit, "another", lifecycle.Mismatch},
+			"rolled back, by another request": {rollback, "another", lifecycle.Granted},
 		} {
 			t.Run(name, func(t *testing.T) {
-				tx := b.inserted(t, testBegin(name, "other"))
-				got := b.during(t, testBegin(name, "this"), func() {
+				first, second := testBegin(name, "other"), testBegin(name, "this")
+				first.Fingerprint, second.Fingerprint = []byte("f"), []byte(c.fingerprint)
+				tx := b.inserted(t, first)
+				got := b.during(t, second, func() {
 					if err := c.end(tx); err != nil {
 						t.Error(err)
 					}
