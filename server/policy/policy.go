@@ -1,16 +1,18 @@
 // Package policy says what a Begin is given: the defaults for what it leaves
-// unset, and the bounds of what it asks for.
+// unset, and the bounds of what it asks for; which policy holds for which key; and
+// how a file says it all.
+//
+// It knows no record and no request, and nothing of where the file lies or when it
+// is read again.
 package policy
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/oncekeeper/oncekeeper"
 )
 
-// Policy holds for every key of a server.
+// Policy is what holds for a key: see Set for which one.
 type Policy struct {
 	// Lease is given where a Begin asks for none; MaxLease bounds what it asks for.
 	Lease, MaxLease time.Duration
@@ -30,11 +32,13 @@ type Policy struct {
 	// Hold keeps every key whose attempt ended with no known outcome until someone
 	// resolves it. A Begin may ask for it where the policy does not.
 	Hold bool
+	// Windows are for how long the same key may come again: what is kept is kept as
+	// long. They change nothing that is granted.
+	Windows Windows
 }
 
 // Default is the policy of a server that was told none.
 func Default() Policy {
-	const day = 24 * time.Hour
 	return Policy{
 		Lease: 30 * time.Second, MaxLease: time.Hour,
 		Retention: day, MaxRetention: 400 * day,
@@ -42,27 +46,6 @@ func Default() Policy {
 		MaxWait:            10 * time.Second,
 		MaxResponseBytes:   1 << 20,
 	}
-}
-
-// maxResponseBytes keeps a settlement, and a replay, within a gRPC message of the
-// size that clients take unless told otherwise (4 MiB).
-const maxResponseBytes = 3 << 20
-
-// Validate gives what is wrong with p, all of it.
-func (p Policy) Validate() error {
-	var faults []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			faults = append(faults, fmt.Errorf(format, args...))
-		}
-	}
-	check(p.Lease > 0 && p.Lease <= p.MaxLease, "lease %v is not within 0 and max_lease %v", p.Lease, p.MaxLease)
-	check(p.Retention > 0 && p.Retention <= p.MaxRetention, "retention %v is not within 0 and max_retention %v", p.Retention, p.MaxRetention)
-	check(p.UnsettledRetention > 0, "unsettled_retention %v is not above 0", p.UnsettledRetention)
-	check(p.MaxWait >= 0, "max_wait %v is below 0", p.MaxWait)
-	check(p.MaxResponseBytes >= 0 && p.MaxResponseBytes <= maxResponseBytes, "max_response_bytes %d is not within 0 and %d", p.MaxResponseBytes, maxResponseBytes)
-	check(p.MaxAttempts >= 0, "max_attempts %d is below 0", p.MaxAttempts)
-	return errors.Join(faults...)
 }
 
 // Ask is what a Begin asks for; zero values ask for nothing.
