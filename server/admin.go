@@ -20,7 +20,7 @@ type admin struct {
 
 func (s admin) ResolveRecord(ctx context.Context, req *pb.ResolveRecordRequest) (*pb.ResolveRecordResponse, error) {
 	var f fields
-	cmd := readResolve(&f, req, s.policy)
+	cmd := readResolve(&f, req, s.policyOf(req.GetKey()))
 	reason := f.reason("reason", req.GetReason())
 	res, err := s.operate(ctx, &f, cmd)
 	if err != nil {

@@ -27,18 +27,19 @@ func (s idempotency) BatchBegin(ctx context.Context, req *pb.BatchBeginRequest) 
 	if err := whole.err(); err != nil {
 		return nil, s.statusOf(ctx, err, "")
 	}
+	policies := s.policiesOf(keys)
 	results := s.applyItems(ctx, len(keys), func(i int) (lifecycle.Command, error) {
 		f := fields{prefix: fmt.Sprintf("requests[%d].", i)}
-		cmd, _ := readBegin(&f, req.GetRequests()[i], s.policy)
+		cmd, _ := readBegin(&f, req.GetRequests()[i], policies[i])
 		return cmd, f.err()
 	})
 	answer := &pb.BatchBeginResponse{}
-	for _, res := range results {
+	for i, res := range results {
 		item := &pb.BatchBeginResult{}
 		if err := res.Refusal(); err != nil {
 			item.Result = &pb.BatchBeginResult_Error{Error: s.batchError(ctx, err)}
 		} else {
-			item.Result = &pb.BatchBeginResult_Response{Response: beginAnswer(res, 0, s.policy)}
+			item.Result = &pb.BatchBeginResult_Response{Response: beginAnswer(res, 0, policies[i])}
 		}
 		answer.Results = append(answer.Results, item)
 	}
@@ -62,16 +63,17 @@ func (s idempotency) BatchSettle(ctx context.Context, req *pb.BatchSettleRequest
 	if err := whole.err(); err != nil {
 		return nil, s.statusOf(ctx, err, "")
 	}
+	policies := s.policiesOf(keys)
 	results := s.applyItems(ctx, len(keys), func(i int) (lifecycle.Command, error) {
 		var cmd lifecycle.Settle
 		f := fields{}
 		switch item := req.GetSettlements()[i].GetSettlement().(type) {
 		case *pb.Settlement_Complete:
 			f.prefix = fmt.Sprintf("settlements[%d].complete.", i)
-			cmd = readComplete(&f, item.Complete, s.policy)
+			cmd = readComplete(&f, item.Complete, policies[i])
 		case *pb.Settlement_Fail:
 			f.prefix = fmt.Sprintf("settlements[%d].fail.", i)
-			cmd = readFail(&f, item.Fail, s.policy)
+			cmd = readFail(&f, item.Fail, policies[i])
 		}
 		return cmd, f.err()
 	})

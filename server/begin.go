@@ -23,11 +23,11 @@ func (s *Server) apply(ctx context.Context, cmds ...lifecycle.Command) []storage
 }
 
 // begin applies cmd and, while another attempt runs, waits for its end: up to
-// wait, the policy's bound, or the caller's deadline less a margin. It gives how
+// wait, or the caller's deadline less a margin. It gives how
 // long it had waited before the store was last asked.
 func (s *Server) begin(ctx context.Context, cmd lifecycle.Begin, wait time.Duration) (storage.Result, time.Duration) {
 	start := s.clock.Monotonic()
-	if wait = s.boundWait(ctx, wait); wait <= 0 {
+	if wait = boundWait(ctx, wait); wait <= 0 {
 		return s.apply(ctx, cmd)[0], 0
 	}
 	w := s.waiting.join(cmd)
@@ -76,8 +76,7 @@ func (s *Server) lastWord(w *waiter, res storage.Result) storage.Result {
 }
 
 // boundWait leaves the caller's deadline room for the answer's way back.
-func (s *Server) boundWait(ctx context.Context, wait time.Duration) time.Duration {
-	wait = min(wait, s.policy.MaxWait)
+func boundWait(ctx context.Context, wait time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		wait = min(wait, left-answerMargin(left))

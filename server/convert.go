@@ -12,7 +12,8 @@ import (
 )
 
 // A request becomes a command here, and a result an answer. Each reader gives the
-// command and adds to f what is wrong with the request.
+// command and adds to f what is wrong with the request. The policy is the one that
+// holds for its key now; what a grant was given lies with its record.
 
 func readBegin(f *fields, req *pb.BeginRequest, p policy.Policy) (lifecycle.Begin, time.Duration) {
 	hold, known := wire.HoldFromProto(req.GetOnLeaseExpiry())
@@ -35,7 +36,7 @@ func readBegin(f *fields, req *pb.BeginRequest, p policy.Policy) (lifecycle.Begi
 			Hold:        hold,
 		}),
 	}
-	return cmd, f.wait("wait", req.GetWait())
+	return cmd, min(f.wait("wait", req.GetWait()), p.MaxWait)
 }
 
 func readRenew(f *fields, req *pb.RenewRequest, p policy.Policy) lifecycle.Renew {

@@ -37,6 +37,10 @@ type Config struct {
 	Store storage.Store
 	// Policy of every key. Default: policy.Default.
 	Policy *policy.Policy
+	// Policies says which policy holds for which key, in the place of Policy, and may
+	// change while calls go on: each call, and each batch, is judged by what held when
+	// it came.
+	Policies policy.Source
 	// Clock of waits. Default: clock.System.
 	Clock clock.Clock
 	// Logger. Default: nothing is logged.
@@ -52,16 +56,16 @@ type Config struct {
 
 // Server is the service. It serves once.
 type Server struct {
-	store   storage.Store
-	policy  policy.Policy
-	clock   clock.Clock
-	log     *slog.Logger
-	waiting *waiting
-	watch   *watcher
-	sweeper *sweeper
-	faults  *faultLog
-	health  *health.Server
-	grpc    *grpc.Server
+	store    storage.Store
+	policies policy.Source
+	clock    clock.Clock
+	log      *slog.Logger
+	waiting  *waiting
+	watch    *watcher
+	sweeper  *sweeper
+	faults   *faultLog
+	health   *health.Server
+	grpc     *grpc.Server
 	// streams ends when those who watch the health must go; endStreams ends it.
 	streams    context.Context
 	endStreams context.CancelFunc
@@ -72,12 +76,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("server.Config: Store is required")
 	}
-	s := &Server{store: cfg.Store, policy: policy.Default(), clock: cfg.Clock, log: cfg.Logger, health: health.NewServer()}
-	if cfg.Policy != nil {
-		s.policy = *cfg.Policy
-	}
-	if err := s.policy.Validate(); err != nil {
-		return nil, fmt.Errorf("server.Config: Policy: %w", err)
+	s := &Server{store: cfg.Store, clock: cfg.Clock, log: cfg.Logger, health: health.NewServer()}
+	var err error
+	if s.policies, err = cfg.policies(); err != nil {
+		return nil, err
 	}
 	sweep, err := cfg.Sweep.withDefaults()
 	if err != nil {

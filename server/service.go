@@ -19,7 +19,8 @@ type idempotency struct {
 
 func (s idempotency) Begin(ctx context.Context, req *pb.BeginRequest) (*pb.BeginResponse, error) {
 	var f fields
-	cmd, wait := readBegin(&f, req, s.policy)
+	p := s.policyOf(req.GetKey())
+	cmd, wait := readBegin(&f, req, p)
 	if err := f.err(); err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
 	}
@@ -27,12 +28,12 @@ func (s idempotency) Begin(ctx context.Context, req *pb.BeginRequest) (*pb.Begin
 	if err := res.Refusal(); err != nil {
 		return nil, s.statusOf(ctx, err, cmd.Key.Operation)
 	}
-	return beginAnswer(res, waited, s.policy), nil
+	return beginAnswer(res, waited, p), nil
 }
 
 func (s idempotency) Renew(ctx context.Context, req *pb.RenewRequest) (*pb.RenewResponse, error) {
 	var f fields
-	cmd := readRenew(&f, req, s.policy)
+	cmd := readRenew(&f, req, s.policyOf(req.GetKey()))
 	if err := f.err(); err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
 	}
@@ -48,7 +49,7 @@ func (s idempotency) Renew(ctx context.Context, req *pb.RenewRequest) (*pb.Renew
 
 func (s idempotency) Complete(ctx context.Context, req *pb.CompleteRequest) (*pb.CompleteResponse, error) {
 	var f fields
-	cmd := readComplete(&f, req, s.policy)
+	cmd := readComplete(&f, req, s.policyOf(req.GetKey()))
 	res, err := s.settle(ctx, &f, cmd)
 	if err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
@@ -58,7 +59,7 @@ func (s idempotency) Complete(ctx context.Context, req *pb.CompleteRequest) (*pb
 
 func (s idempotency) Fail(ctx context.Context, req *pb.FailRequest) (*pb.FailResponse, error) {
 	var f fields
-	cmd := readFail(&f, req, s.policy)
+	cmd := readFail(&f, req, s.policyOf(req.GetKey()))
 	res, err := s.settle(ctx, &f, cmd)
 	if err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
