@@ -116,6 +116,11 @@ type KeyRecord struct {
 	Origin   Origin
 	// Settled is when.
 	Settled Instant
+
+	// History is what the key went through before, oldest first and at most
+	// MaxHistory entries: what the record itself does not say any more. Of the last
+	// attempt it says nothing until another hand takes the key: see lifecycle.History.
+	History []HistoryEntry
 }
 
 // Etag names this version of the record; every change makes another.

@@ -57,6 +57,8 @@ type Resolve struct {
 	Status   *oncekeeper.Status
 	// Force also under a live lease.
 	Force bool
+	// Reason is kept with the record.
+	Reason string
 }
 
 // Delete forgets, for an operator, what is known of a key.
@@ -65,6 +67,8 @@ type Delete struct {
 	Etag string
 	// Force also under a live lease, and also when completed or failed.
 	Force bool
+	// Reason is kept with the record.
+	Reason string
 }
 
 // Target implements Command.

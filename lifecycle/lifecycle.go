@@ -85,6 +85,7 @@ func giveUp(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) (*oncekeeper.KeyR
 	next.State = oncekeeper.StoredFailed
 	next.Origin = oncekeeper.OriginExhausted
 	next.Settled = now
+	next.History = past(rec, now)
 	next.Expires = expiry(next, next.Granted.Retention)
 	return next, Replayed
 }
@@ -169,6 +170,7 @@ func resolve(rec *oncekeeper.KeyRecord, c Resolve, now oncekeeper.Instant) (*onc
 	}
 	next := change(rec)
 	next.Token = nextToken(rec, now)
+	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: resolution(c), Ended: now, Reason: c.Reason})
 	next.Last = oncekeeper.SettledNot
 	next.Response, next.Status = c.Response, c.Status
 	next.Origin = oncekeeper.OriginOperator
@@ -185,7 +187,19 @@ func resolve(rec *oncekeeper.KeyRecord, c Resolve, now oncekeeper.Instant) (*onc
 	return next, Resolved
 }
 
-// remove forgets all but the token, which fences the next life from the last.
+func resolution(c Resolve) oncekeeper.Event {
+	switch {
+	case c.Response != nil:
+		return oncekeeper.EventResolvedCompleted
+	case c.Status != nil:
+		return oncekeeper.EventResolvedFailed
+	default:
+		return oncekeeper.EventResolvedReleased
+	}
+}
+
+// remove forgets all but the token, which fences the next life from the last, and
+// what the key went through, which is for people alone.
 func remove(rec *oncekeeper.KeyRecord, c Delete, now oncekeeper.Instant) (*oncekeeper.KeyRecord, Verdict) {
 	if refusal := refuseOperator(rec, c.Etag, c.Force, c.Force, now); refusal != 0 {
 		return rec, refusal
@@ -201,6 +215,7 @@ func remove(rec *oncekeeper.KeyRecord, c Delete, now oncekeeper.Instant) (*oncek
 		Origin:         oncekeeper.OriginOperator,
 		Settled:        now,
 	}
+	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: oncekeeper.EventDeleted, Ended: now, Reason: c.Reason})
 	release(next)
 	next.Expires = expiry(next, next.Granted.Retention)
 	return next, Deleted

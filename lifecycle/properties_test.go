@@ -2,6 +2,7 @@ package lifecycle_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -145,4 +146,59 @@ func TestOnlyAGrantOrAWordOfItsHolderOrAnOperatorChangesARecord(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestWhatAKeyWentThroughIsBoundedAndOnlyGrowsAtItsEnd(t *testing.T) {
+	lifecycletest.Check(t, 2000, func(t *rapid.T) {
+		randomLife(t, true, func(s step) {
+			if s.after == nil {
+				return
+			}
+			if n := len(s.after.History); n > oncekeeper.MaxHistory {
+				t.Fatalf("%d entries are kept, at most %d may be", n, oncekeeper.MaxHistory)
+			}
+			told := lifecycle.History(s.after, s.now)
+			for i := 1; i < len(told); i++ {
+				if told[i].Token <= told[i-1].Token {
+					t.Fatalf("token %d comes after %d: %+v", told[i].Token, told[i-1].Token, told)
+				}
+			}
+			for _, entry := range s.after.History {
+				if !entry.Event.Known() || entry.Event == oncekeeper.EventRunning || entry.Ended == 0 {
+					t.Fatalf("an entry of what is over is %+v", entry)
+				}
+			}
+			if n := len(told); n == 0 || told[n-1].Token != s.after.Token {
+				t.Fatalf("the history does not end with the record's token %d: %+v", s.after.Token, told)
+			}
+		})
+	})
+}
+
+func TestOnlyWhoeverTakesOrEndsAKeyWritesItsHistory(t *testing.T) {
+	lifecycletest.Check(t, 2000, func(t *rapid.T) {
+		randomLife(t, true, func(s step) {
+			if s.before == nil || s.after == s.before {
+				return
+			}
+			same := reflect.DeepEqual(s.before.History, s.after.History)
+			switch {
+			case s.newLife():
+				if len(s.after.History) != 0 {
+					t.Fatalf("a new life begins with the history %+v", s.after.History)
+				}
+			case s.after.Token != s.before.Token || s.verdict == lifecycle.Replayed:
+				told := lifecycle.History(s.before, s.now)
+				if kept := s.after.History; len(told) > 0 && !containsToken(kept, told[len(told)-1].Token) {
+					t.Fatalf("%+v was followed, and is not in %+v", told[len(told)-1], kept)
+				}
+			case !same:
+				t.Fatalf("%v wrote history: %+v after %+v", s.verdict, s.after.History, s.before.History)
+			}
+		})
+	})
+}
+
+func containsToken(history []oncekeeper.HistoryEntry, token int64) bool {
+	return slices.ContainsFunc(history, func(e oncekeeper.HistoryEntry) bool { return e.Token == token })
 }

@@ -99,6 +99,7 @@ func nextGrant(rec *oncekeeper.KeyRecord, c Begin, now oncekeeper.Instant) *once
 	next := *rec
 	next.Token = nextToken(rec, now)
 	next.Takeover = rec.Takeover || rec.State == oncekeeper.StoredPending
+	next.History = past(rec, now)
 	if rec.AnyFingerprint {
 		next.AnyFingerprint = false
 		next.Fingerprint, next.FingerprintScheme = c.Fingerprint, c.FingerprintScheme

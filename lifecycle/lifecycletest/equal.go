@@ -27,6 +27,7 @@ func Clone(rec *oncekeeper.KeyRecord) *oncekeeper.KeyRecord {
 	c := *rec
 	c.Fingerprint = slices.Clone(rec.Fingerprint)
 	c.Checkpoint = slices.Clone(rec.Checkpoint)
+	c.History = slices.Clone(rec.History)
 	if rec.Response != nil {
 		r := *rec.Response
 		r.Body = slices.Clone(r.Body)

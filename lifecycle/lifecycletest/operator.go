@@ -118,7 +118,7 @@ var deleting = []Scenario{
 		l.forget(true)
 		l.granted(1)
 	}},
-	{"a deletion leaves nothing but a token to fence the last life", func(l *Life) {
+	{"a deletion leaves a token to fence the last life, what the key went through, and nothing else", func(l *Life) {
 		token := l.granted(1, attempts(1))
 		created := l.rec.Created
 		l.play(lifecycle.Renewed, lifecycle.Renew{Key: l.Key, Token: token, Checkpoint: []byte("half")})
@@ -130,6 +130,10 @@ var deleting = []Scenario{
 			Key: l.Key, State: oncekeeper.StoredReleased, Token: l.rec.Token, Revision: before.Revision + 1,
 			AnyFingerprint: true, Granted: before.Granted, Created: created, LeaseEnd: l.rec.LeaseEnd,
 			Origin: oncekeeper.OriginOperator, Settled: l.now, Expires: l.now.Add(retention),
+			History: []oncekeeper.HistoryEntry{
+				{Token: token, Event: oncekeeper.EventCompleted, Attempt: 1, Holder: before.Holder, Ended: before.Settled},
+				{Token: l.rec.Token, Event: oncekeeper.EventDeleted, Ended: l.now},
+			},
 		}, l.rec); difference != "" {
 			l.fail("deleted record", difference, "none")
 		}

@@ -54,7 +54,7 @@ func DrawCommand(t *rapid.T, key oncekeeper.Key, past Past) lifecycle.Command {
 	case "settle":
 		return drawSettle(t, key, drawToken(t, past))
 	case "resolve":
-		c := lifecycle.Resolve{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force")}
+		c := lifecycle.Resolve{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force"), Reason: drawReason(t)}
 		switch rapid.SampledFrom([]string{"release", "complete", "fail"}).Draw(t, "as") {
 		case "complete":
 			c.Response = drawResponse(t)
@@ -63,8 +63,12 @@ func DrawCommand(t *rapid.T, key oncekeeper.Key, past Past) lifecycle.Command {
 		}
 		return c
 	default:
-		return lifecycle.Delete{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force")}
+		return lifecycle.Delete{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force"), Reason: drawReason(t)}
 	}
+}
+
+func drawReason(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "no row in the ledger", "é"}).Draw(t, "reason")
 }
 
 // DrawStep gives by how much the clock moves on before a command: often not at

@@ -61,12 +61,14 @@ func length(us int64) time.Duration { return time.Duration(us) * time.Microsecon
 
 func micros(d time.Duration) int64 { return int64(oncekeeper.CeilMicrosecond(d) / time.Microsecond) }
 
-// grantPart encodes what has no column of what a Begin asked and its attempt saved.
+// grantPart encodes what has no column of what a Begin asked and its attempt saved,
+// and what the key went through before, which no settlement changes.
 func grantPart(rec *oncekeeper.KeyRecord) ([]byte, error) {
 	return codec.Append(nil, &oncekeeper.KeyRecord{
 		Fingerprint: rec.Fingerprint, FingerprintScheme: rec.FingerprintScheme, AnyFingerprint: rec.AnyFingerprint,
 		CallID: rec.CallID, Attempt: rec.Attempt, Holder: rec.Holder, Checkpoint: rec.Checkpoint,
 		Granted: oncekeeper.Grant{UnsettledRetention: rec.Granted.UnsettledRetention, MaxAttempts: rec.Granted.MaxAttempts},
+		History: rec.History,
 	})
 }
 

@@ -69,6 +69,7 @@ var planted = map[string]struct {
 	"the call id is ignored":     {history: true, flaw: beginsOn(func(rec *record) { rec.CallID = "" })},
 	"takeover is not sticky":     {history: true, flaw: beginsOn(func(rec *record) { rec.Takeover = false })},
 	"the hold is ignored":        {history: true, flaw: beginsOn(func(rec *record) { rec.Granted.Hold = false })},
+	"a grant forgets the past":   {history: true, flaw: beginsOn(func(rec *record) { rec.History = nil })},
 
 	"a late holder is not fenced": {history: true, flaw: each(func(_ *reference, rec *record, cmd command, now instant) (*record, verdict) {
 		if c, settles := cmd.(lifecycle.Settle); settles && rec != nil && c.Token < rec.Token {

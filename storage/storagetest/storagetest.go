@@ -84,6 +84,7 @@ func parts() []part {
 		{name: "ended contexts", checks: endedContexts},
 		{name: "keys", checks: keeping},
 		{name: "records", checks: wholeRecords},
+		{name: "what a key went through", checks: wentThrough},
 		{name: "read", checks: reading},
 		{name: "list", checks: listing},
 		{name: "sweep", checks: sweeping},

@@ -59,6 +59,7 @@ func toProto(r *oncekeeper.KeyRecord) *recordv1.Record {
 		Status:         statusToProto(r.Status),
 		Origin:         uint32(r.Origin),
 		Settled:        int64(r.Settled),
+		History:        historyToProto(r.History),
 	}
 }
 
@@ -93,6 +94,7 @@ func fromProto(key oncekeeper.Key, p *recordv1.Record) *oncekeeper.KeyRecord {
 		Status:         statusFromProto(p.GetStatus()),
 		Origin:         oncekeeper.Origin(narrow(p.GetOrigin())),
 		Settled:        oncekeeper.Instant(p.GetSettled()),
+		History:        historyFromProto(p.GetHistory()),
 	}
 }
 

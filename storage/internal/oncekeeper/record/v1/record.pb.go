@@ -49,8 +49,10 @@ type Record struct {
 	Response *Response `protobuf:"bytes,18,opt,name=response,proto3" json:"response,omitempty"`
 	Status   *Status   `protobuf:"bytes,19,opt,name=status,proto3" json:"status,omitempty"`
 	// The root package's Origin.
-	Origin        uint32 `protobuf:"varint,20,opt,name=origin,proto3" json:"origin,omitempty"`
-	Settled       int64  `protobuf:"varint,21,opt,name=settled,proto3" json:"settled,omitempty"`
+	Origin  uint32 `protobuf:"varint,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	Settled int64  `protobuf:"varint,21,opt,name=settled,proto3" json:"settled,omitempty"`
+	// Oldest first. A version that rewrites the record keeps of each entry what it knows.
+	History       []*HistoryEntry `protobuf:"bytes,22,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +234,114 @@ func (x *Record) GetSettled() int64 {
 	return 0
 }
 
+func (x *Record) GetHistory() []*HistoryEntry {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+type HistoryEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token int64                  `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The root package's Event.
+	Event         uint32 `protobuf:"varint,2,opt,name=event,proto3" json:"event,omitempty"`
+	Attempt       int32  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Holder        string `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	Ended         int64  `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	Code          int32  `protobuf:"varint,6,opt,name=code,proto3" json:"code,omitempty"`
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HistoryEntry) GetToken() int64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetEvent() uint32 {
+	if x != nil {
+		return x.Event
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Grant struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Lease              int64                  `protobuf:"varint,1,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -245,7 +355,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[1]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +367,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[1]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +380,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{1}
+	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Grant) GetLease() int64 {
@@ -322,7 +432,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[2]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +444,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[2]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +457,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{2}
+	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Response) GetBody() []byte {
@@ -403,7 +513,7 @@ type MetadataEntry struct {
 
 func (x *MetadataEntry) Reset() {
 	*x = MetadataEntry{}
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[3]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +525,7 @@ func (x *MetadataEntry) String() string {
 func (*MetadataEntry) ProtoMessage() {}
 
 func (x *MetadataEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[3]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -428,7 +538,7 @@ func (x *MetadataEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetadataEntry.ProtoReflect.Descriptor instead.
 func (*MetadataEntry) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{3}
+	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *MetadataEntry) GetKind() uint32 {
@@ -463,7 +573,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[4]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +585,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[4]
+	mi := &file_oncekeeper_record_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +598,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_oncekeeper_record_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Status) GetCode() int32 {
@@ -516,7 +626,7 @@ var File_oncekeeper_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"!oncekeeper/record/v1/record.proto\x12\x14oncekeeper.record.v1\"\xba\x05\n" +
+	"!oncekeeper/record/v1/record.proto\x12\x14oncekeeper.record.v1\"\xf8\x05\n" +
 	"\x06Record\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x12\x1a\n" +
@@ -541,7 +651,17 @@ const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\bresponse\x18\x12 \x01(\v2\x1e.oncekeeper.record.v1.ResponseR\bresponse\x124\n" +
 	"\x06status\x18\x13 \x01(\v2\x1c.oncekeeper.record.v1.StatusR\x06status\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\rR\x06origin\x12\x18\n" +
-	"\asettled\x18\x15 \x01(\x03R\asettled\"\xa3\x01\n" +
+	"\asettled\x18\x15 \x01(\x03R\asettled\x12<\n" +
+	"\ahistory\x18\x16 \x03(\v2\".oncekeeper.record.v1.HistoryEntryR\ahistory\"\xc8\x01\n" +
+	"\fHistoryEntry\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\x03R\x05token\x12\x14\n" +
+	"\x05event\x18\x02 \x01(\rR\x05event\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x05R\aattempt\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\x03R\x05ended\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xa3\x01\n" +
 	"\x05Grant\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\x03R\x05lease\x12\x1c\n" +
 	"\tretention\x18\x02 \x01(\x03R\tretention\x12/\n" +
@@ -577,24 +697,26 @@ func file_oncekeeper_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_oncekeeper_record_v1_record_proto_rawDescData
 }
 
-var file_oncekeeper_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_oncekeeper_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_oncekeeper_record_v1_record_proto_goTypes = []any{
 	(*Record)(nil),        // 0: oncekeeper.record.v1.Record
-	(*Grant)(nil),         // 1: oncekeeper.record.v1.Grant
-	(*Response)(nil),      // 2: oncekeeper.record.v1.Response
-	(*MetadataEntry)(nil), // 3: oncekeeper.record.v1.MetadataEntry
-	(*Status)(nil),        // 4: oncekeeper.record.v1.Status
+	(*HistoryEntry)(nil),  // 1: oncekeeper.record.v1.HistoryEntry
+	(*Grant)(nil),         // 2: oncekeeper.record.v1.Grant
+	(*Response)(nil),      // 3: oncekeeper.record.v1.Response
+	(*MetadataEntry)(nil), // 4: oncekeeper.record.v1.MetadataEntry
+	(*Status)(nil),        // 5: oncekeeper.record.v1.Status
 }
 var file_oncekeeper_record_v1_record_proto_depIdxs = []int32{
-	1, // 0: oncekeeper.record.v1.Record.granted:type_name -> oncekeeper.record.v1.Grant
-	2, // 1: oncekeeper.record.v1.Record.response:type_name -> oncekeeper.record.v1.Response
-	4, // 2: oncekeeper.record.v1.Record.status:type_name -> oncekeeper.record.v1.Status
-	3, // 3: oncekeeper.record.v1.Response.metadata:type_name -> oncekeeper.record.v1.MetadataEntry
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 0: oncekeeper.record.v1.Record.granted:type_name -> oncekeeper.record.v1.Grant
+	3, // 1: oncekeeper.record.v1.Record.response:type_name -> oncekeeper.record.v1.Response
+	5, // 2: oncekeeper.record.v1.Record.status:type_name -> oncekeeper.record.v1.Status
+	1, // 3: oncekeeper.record.v1.Record.history:type_name -> oncekeeper.record.v1.HistoryEntry
+	4, // 4: oncekeeper.record.v1.Response.metadata:type_name -> oncekeeper.record.v1.MetadataEntry
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_oncekeeper_record_v1_record_proto_init() }
@@ -608,7 +730,7 @@ func file_oncekeeper_record_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncekeeper_record_v1_record_proto_rawDesc), len(file_oncekeeper_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
