@@ -14,7 +14,7 @@ import (
 // prepareDir makes the directory and tells early, and clearly, why it will not
 // do.
 func (s *Store) prepareDir() error {
-	if err := s.cfg.FS.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+	if err := makeDir(s.cfg.FS, s.cfg.Dir); err != nil {
 		return fmt.Errorf("making data directory %s: %w", s.cfg.Dir, err)
 	}
 	if err := s.checkRoom(s.cfg.MinFreeBytes); err != nil {

@@ -143,7 +143,7 @@ func withDefaults(cfg Config) Config {
 
 func (s *Store) options(lock *pebble.Lock) *pebble.Options {
 	opts := &pebble.Options{
-		FS:                 s.cfg.FS,
+		FS:                 orderedFS{s.cfg.FS},
 		Lock:               lock,
 		CacheSize:          s.cfg.CacheBytes,
 		MemTableSize:       32 << 20,
