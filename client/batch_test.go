@@ -158,6 +158,9 @@ func TestGetGivesTheRecord(t *testing.T) {
 		Key: key, State: oncekeeper.StateCompleted, Etag: rec.Etag(), Fingerprint: []byte{1}, FingerprintScheme: "raw",
 		Token: rec.Token, Number: 1, Holder: "pod-7", Created: rec.Created, LeaseEnd: rec.LeaseEnd, Settled: rec.Settled,
 		Expires: rec.Expires, Outcome: rec.Outcome(), Checkpoint: []byte("cp"), Hold: true,
+		History: []oncekeeper.HistoryEntry{
+			{Token: rec.Token, Event: oncekeeper.EventCompleted, Attempt: 1, Holder: "pod-7", Ended: rec.Settled},
+		},
 	}
 	if got, err := w.keeper.Get(t.Context(), key); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Get = %+v, %v\nwant  %+v", got, err, want)

@@ -269,5 +269,7 @@ func (f *fake) Get(ctx context.Context, req *pb.GetRequest) (*pb.GetResponse, er
 	if rec == nil {
 		return nil, refuse(ctx, oncekeeper.ErrKeyNotFound, req.GetKey().GetOperation())
 	}
-	return &pb.GetResponse{Record: wire.RecordToProto(rec, lifecycle.StateAt(rec, f.now()))}, nil
+	told := wire.RecordToProto(rec, lifecycle.StateAt(rec, f.now()))
+	told.History = wire.HistoryToProto(lifecycle.History(rec, f.now()))
+	return &pb.GetResponse{Record: told}, nil
 }

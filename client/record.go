@@ -33,6 +33,9 @@ type Record struct {
 	Checkpoint []byte
 	// Hold: an attempt with no known outcome keeps the key until it is resolved.
 	Hold bool
+	// History is what the key went through: its last attempts, the present one
+	// included, and what operators did, oldest first. For people to read.
+	History []oncekeeper.HistoryEntry
 }
 
 // Get reads a record and changes nothing, retrying within ctx. Errors are
@@ -72,5 +75,6 @@ func recordFromProto(p *pb.KeyRecord) *Record {
 		Outcome:           wire.OutcomeFromProto(p.GetOutcome()),
 		Checkpoint:        p.GetCheckpoint(),
 		Hold:              hold || !known,
+		History:           wire.HistoryFromProto(p.GetHistory()),
 	}
 }

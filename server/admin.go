@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/oncekeeper/oncekeeper"
-	"github.com/oncekeeper/oncekeeper/internal/wire"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/storage"
@@ -21,24 +20,22 @@ type admin struct {
 func (s admin) ResolveRecord(ctx context.Context, req *pb.ResolveRecordRequest) (*pb.ResolveRecordResponse, error) {
 	var f fields
 	cmd := readResolve(&f, req, s.policyOf(req.GetKey()))
-	reason := f.reason("reason", req.GetReason())
 	res, err := s.operate(ctx, &f, cmd)
 	if err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
 	}
 	state := lifecycle.StateAt(res.Record, res.Now)
-	s.logOperator(ctx, "an operator resolved a key", cmd.Key, cmd.Force, reason, "state", state.String())
-	return &pb.ResolveRecordResponse{Record: wire.RecordToProto(res.Record, state)}, nil
+	s.logOperator(ctx, "an operator resolved a key", cmd.Key, cmd.Force, cmd.Reason, "state", state.String())
+	return &pb.ResolveRecordResponse{Record: recordAnswer(res.Record, res.Now)}, nil
 }
 
 func (s admin) DeleteRecord(ctx context.Context, req *pb.DeleteRecordRequest) (*pb.DeleteRecordResponse, error) {
 	var f fields
 	cmd := readDelete(&f, req)
-	reason := f.reason("reason", req.GetReason())
 	if _, err := s.operate(ctx, &f, cmd); err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
 	}
-	s.logOperator(ctx, "an operator deleted a key", cmd.Key, cmd.Force, reason)
+	s.logOperator(ctx, "an operator deleted a key", cmd.Key, cmd.Force, cmd.Reason)
 	return &pb.DeleteRecordResponse{}, nil
 }
 
@@ -55,8 +52,8 @@ func (s admin) operate(ctx context.Context, f *fields, cmd lifecycle.Command) (s
 	return res, res.Refusal()
 }
 
-// logOperator keeps why an operator changed a key. It is logged at info: it is
-// rare, and who asks later has nothing else.
+// logOperator logs why an operator changed a key, at info: it is rare, and the
+// record, which keeps it too, expires.
 func (s *Server) logOperator(ctx context.Context, what string, key oncekeeper.Key, force bool, reason string, more ...any) {
 	args := []any{"key_hash", key.Hash(), "operation", key.Operation, "force", force, "reason", reason}
 	s.log.InfoContext(ctx, what, append(args, more...)...)

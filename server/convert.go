@@ -87,15 +87,24 @@ func readResolve(f *fields, req *pb.ResolveRecordRequest, p policy.Policy) lifec
 	default:
 		f.refuse("resolution", "is required: completed, failed or release")
 	}
+	cmd.Reason = f.reason("reason", req.GetReason())
 	return cmd
 }
 
 func readDelete(f *fields, req *pb.DeleteRecordRequest) lifecycle.Delete {
 	return lifecycle.Delete{
-		Key:   f.key("key", req.GetKey()),
-		Etag:  f.etag("etag", req.GetEtag()),
-		Force: req.GetForce(),
+		Key:    f.key("key", req.GetKey()),
+		Etag:   f.etag("etag", req.GetEtag()),
+		Force:  req.GetForce(),
+		Reason: f.reason("reason", req.GetReason()),
 	}
+}
+
+// recordAnswer gives rec, which is not gone, as it stands at now, whole.
+func recordAnswer(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) *pb.KeyRecord {
+	p := wire.RecordToProto(rec, lifecycle.StateAt(rec, now))
+	p.History = wire.HistoryToProto(lifecycle.History(rec, now))
+	return p
 }
 
 // beginAnswer gives the answer to a Begin that was not refused. Every field of it

@@ -77,7 +77,7 @@ func (s admin) list(ctx context.Context, q storage.ListQuery, full bool) (page [
 // viewAll gives a store's page as it is told, and how many of it fit in room.
 func viewAll(got storage.Page, full bool, room int) (records []*pb.KeyRecord, fit int) {
 	for _, rec := range got.Records {
-		r := view(rec, lifecycle.StateAt(rec, got.Now), full)
+		r := view(rec, got.Now, full)
 		if room -= bytesOnPage(r); room >= 0 {
 			fit++
 		}
@@ -89,12 +89,13 @@ func viewAll(got storage.Page, full bool, room int) (records []*pb.KeyRecord, fi
 // bytesOnPage: with the record's tag and length.
 func bytesOnPage(r *pb.KeyRecord) int { return proto.Size(r) + 8 }
 
-// view gives rec as read in state; a basic view leaves out bodies and checkpoints.
-func view(rec *oncekeeper.KeyRecord, state oncekeeper.State, full bool) *pb.KeyRecord {
-	r := wire.RecordToProto(rec, state)
+// view gives rec as it stands at now; a basic view leaves out bodies, checkpoints and
+// what the keys went through.
+func view(rec *oncekeeper.KeyRecord, now oncekeeper.Instant, full bool) *pb.KeyRecord {
 	if full {
-		return r
+		return recordAnswer(rec, now)
 	}
+	r := wire.RecordToProto(rec, lifecycle.StateAt(rec, now))
 	r.Checkpoint = nil
 	if response := r.GetOutcome().GetResponse(); response != nil {
 		response.Body = nil

@@ -89,5 +89,5 @@ func (s idempotency) Get(ctx context.Context, req *pb.GetRequest) (*pb.GetRespon
 	if rec == nil {
 		return nil, s.statusOf(ctx, oncekeeper.ErrKeyNotFound, key.Operation)
 	}
-	return &pb.GetResponse{Record: wire.RecordToProto(rec, lifecycle.StateAt(rec, found.Now))}, nil
+	return &pb.GetResponse{Record: recordAnswer(rec, found.Now)}, nil
 }

@@ -151,14 +151,11 @@ func (f *fields) etag(path, etag string) string {
 	return f.text(path, etag, maxEtagBytes)
 }
 
-// maxReasonBytes bounds why an operator changed a record.
-const maxReasonBytes = 512
-
 func (f *fields) reason(path, reason string) string {
 	if strings.TrimSpace(reason) == "" {
 		f.refuse(path, "is required: why, in a few words")
 	}
-	return f.text(path, reason, maxReasonBytes)
+	return f.text(path, reason, oncekeeper.MaxReasonBytes)
 }
 
 func (f *fields) response(path string, p *pb.StoredResponse, maxBody int64) *oncekeeper.Response {

@@ -17,7 +17,7 @@ import (
 // with a reason.
 type decision struct {
 	keyed
-	Reason string `required:"" help:"Why, in up to 512 bytes. The service logs it."`
+	Reason string `required:"" help:"Why, in up to 512 bytes. It is kept with the record, and logged."`
 	Etag   string `xor:"looked" help:"The etag of the record that you looked at. Without it the record is shown, and you are asked."`
 	Yes    bool   `short:"y" xor:"looked" help:"Show the record and do not ask."`
 }

@@ -69,7 +69,10 @@ func printTable(w io.Writer, rec *pb.KeyRecord) error {
 	}
 	row("etag", rec.GetEtag())
 	row("in logs", wire.KeyFromProto(rec.GetKey()).Hash())
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printHistory(w, rec)
 }
 
 func moment(t *timestamppb.Timestamp) string {

@@ -15,7 +15,8 @@ func KeyFromProto(p *pb.Key) oncekeeper.Key {
 	return oncekeeper.Key{Tenant: p.GetTenant(), Operation: p.GetOperation(), ID: p.GetId()}
 }
 
-// RecordToProto gives r as read in state, bodies and checkpoint included.
+// RecordToProto gives r as read in state, bodies and checkpoint included; its history,
+// which depends on the moment too, is the caller's to add.
 func RecordToProto(r *oncekeeper.KeyRecord, state oncekeeper.State) *pb.KeyRecord {
 	return &pb.KeyRecord{
 		Key:               KeyToProto(r.Key),

@@ -30,7 +30,7 @@ type ListRecordsRequest_View int32
 const (
 	// BASIC.
 	ListRecordsRequest_VIEW_UNSPECIFIED ListRecordsRequest_View = 0
-	// No response bodies, no checkpoints.
+	// No response bodies, no checkpoints, no history.
 	ListRecordsRequest_VIEW_BASIC ListRecordsRequest_View = 1
 	ListRecordsRequest_VIEW_FULL  ListRecordsRequest_View = 2
 )
@@ -438,7 +438,7 @@ type ResolveRecordRequest struct {
 	Resolution isResolveRecordRequest_Resolution `protobuf_oneof:"resolution"`
 	// Also under a live lease. The holder is fenced.
 	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
-	// Why; kept with the record and logged. 1 to 512 bytes.
+	// Why; kept in the record's history and logged. 1 to 512 bytes.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -610,7 +610,8 @@ type DeleteRecordRequest struct {
 	Key   *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Etag  string                 `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Also under a live lease, and also when completed or failed.
-	Force         bool   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	Force bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	// Why; kept in the record's history and logged. 1 to 512 bytes.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

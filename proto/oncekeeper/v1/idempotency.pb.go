@@ -410,6 +410,93 @@ func (KeyRecord_State) EnumDescriptor() ([]byte, []int) {
 	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{18, 0}
 }
 
+type HistoryEntry_Event int32
+
+const (
+	// None that this version knows.
+	HistoryEntry_EVENT_UNSPECIFIED HistoryEntry_Event = 0
+	// The attempt holds a live lease.
+	HistoryEntry_EVENT_RUNNING   HistoryEntry_Event = 1
+	HistoryEntry_EVENT_COMPLETED HistoryEntry_Event = 2
+	// Its failure was final.
+	HistoryEntry_EVENT_FAILED HistoryEntry_Event = 3
+	// Its holder said that nothing happened.
+	HistoryEntry_EVENT_RELEASED HistoryEntry_Event = 4
+	// Its holder said that nobody knows.
+	HistoryEntry_EVENT_UNKNOWN HistoryEntry_Event = 5
+	// Its lease ran out, and its holder said nothing.
+	HistoryEntry_EVENT_LEASE_EXPIRED HistoryEntry_Event = 6
+	// An operator decided the key under its live lease.
+	HistoryEntry_EVENT_OVERRULED HistoryEntry_Event = 7
+	// An operator said: it happened.
+	HistoryEntry_EVENT_RESOLVED_COMPLETED HistoryEntry_Event = 17
+	// It did not, and will not.
+	HistoryEntry_EVENT_RESOLVED_FAILED HistoryEntry_Event = 18
+	// It did not: let it run again.
+	HistoryEntry_EVENT_RESOLVED_RELEASED HistoryEntry_Event = 19
+	// Forget it.
+	HistoryEntry_EVENT_DELETED HistoryEntry_Event = 20
+)
+
+// Enum value maps for HistoryEntry_Event.
+var (
+	HistoryEntry_Event_name = map[int32]string{
+		0:  "EVENT_UNSPECIFIED",
+		1:  "EVENT_RUNNING",
+		2:  "EVENT_COMPLETED",
+		3:  "EVENT_FAILED",
+		4:  "EVENT_RELEASED",
+		5:  "EVENT_UNKNOWN",
+		6:  "EVENT_LEASE_EXPIRED",
+		7:  "EVENT_OVERRULED",
+		17: "EVENT_RESOLVED_COMPLETED",
+		18: "EVENT_RESOLVED_FAILED",
+		19: "EVENT_RESOLVED_RELEASED",
+		20: "EVENT_DELETED",
+	}
+	HistoryEntry_Event_value = map[string]int32{
+		"EVENT_UNSPECIFIED":        0,
+		"EVENT_RUNNING":            1,
+		"EVENT_COMPLETED":          2,
+		"EVENT_FAILED":             3,
+		"EVENT_RELEASED":           4,
+		"EVENT_UNKNOWN":            5,
+		"EVENT_LEASE_EXPIRED":      6,
+		"EVENT_OVERRULED":          7,
+		"EVENT_RESOLVED_COMPLETED": 17,
+		"EVENT_RESOLVED_FAILED":    18,
+		"EVENT_RESOLVED_RELEASED":  19,
+		"EVENT_DELETED":            20,
+	}
+)
+
+func (x HistoryEntry_Event) Enum() *HistoryEntry_Event {
+	p := new(HistoryEntry_Event)
+	*p = x
+	return p
+}
+
+func (x HistoryEntry_Event) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HistoryEntry_Event) Descriptor() protoreflect.EnumDescriptor {
+	return file_oncekeeper_v1_idempotency_proto_enumTypes[6].Descriptor()
+}
+
+func (HistoryEntry_Event) Type() protoreflect.EnumType {
+	return &file_oncekeeper_v1_idempotency_proto_enumTypes[6]
+}
+
+func (x HistoryEntry_Event) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HistoryEntry_Event.Descriptor instead.
+func (HistoryEntry_Event) EnumDescriptor() ([]byte, []int) {
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{19, 0}
+}
+
 // Key names one logical operation. The three parts are compared byte for byte:
 // never trimmed, folded, normalised or joined.
 type Key struct {
@@ -1770,6 +1857,11 @@ type KeyRecord struct {
 	Outcome       *Outcome    `protobuf:"bytes,13,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Checkpoint    []byte      `protobuf:"bytes,14,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	OnLeaseExpiry LeaseExpiry `protobuf:"varint,15,opt,name=on_lease_expiry,json=onLeaseExpiry,proto3,enum=oncekeeper.v1.LeaseExpiry" json:"on_lease_expiry,omitempty"`
+	// What the key went through, for people to read: its last attempts and what
+	// operators did, oldest first, the present attempt included. The record keeps 8
+	// entries beside the present attempt, and the oldest go first. An operator's
+	// deletion leaves them; a new life after the record expired has none.
+	History       []*HistoryEntry `protobuf:"bytes,21,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1909,6 +2001,125 @@ func (x *KeyRecord) GetOnLeaseExpiry() LeaseExpiry {
 	return LeaseExpiry_LEASE_EXPIRY_UNSPECIFIED
 }
 
+func (x *KeyRecord) GetHistory() []*HistoryEntry {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// HistoryEntry is one thing that a key went through: an attempt, or what an
+// operator did.
+type HistoryEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the attempt, or the one that the operator's act took.
+	FencingToken int64              `protobuf:"varint,1,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
+	Event        HistoryEntry_Event `protobuf:"varint,2,opt,name=event,proto3,enum=oncekeeper.v1.HistoryEntry_Event" json:"event,omitempty"`
+	// Of an attempt; 0 for an operator's act. It starts again at 1 once an operator
+	// released or deleted the key.
+	AttemptNumber int32 `protobuf:"varint,3,opt,name=attempt_number,json=attemptNumber,proto3" json:"attempt_number,omitempty"`
+	// Of an attempt, as its Begin said.
+	Holder string `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	// When the attempt was granted; unset for an operator's act. It is read from the
+	// token: where the clock had stepped back it is ahead.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When the attempt ended, or the operator acted; unset while it runs.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// What the attempt's holder gave, where that was a status: the code and up to 200
+	// bytes of the message.
+	Status *StoredStatus `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
+	// Why the operator acted.
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HistoryEntry) GetFencingToken() int64 {
+	if x != nil {
+		return x.FencingToken
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetEvent() HistoryEntry_Event {
+	if x != nil {
+		return x.Event
+	}
+	return HistoryEntry_EVENT_UNSPECIFIED
+}
+
+func (x *HistoryEntry) GetAttemptNumber() int32 {
+	if x != nil {
+		return x.AttemptNumber
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetStatus() *StoredStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type BatchBeginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 256, each key once, none with wait: otherwise INVALID_ARGUMENT.
@@ -1919,7 +2130,7 @@ type BatchBeginRequest struct {
 
 func (x *BatchBeginRequest) Reset() {
 	*x = BatchBeginRequest{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[19]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2142,7 @@ func (x *BatchBeginRequest) String() string {
 func (*BatchBeginRequest) ProtoMessage() {}
 
 func (x *BatchBeginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[19]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2155,7 @@ func (x *BatchBeginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchBeginRequest.ProtoReflect.Descriptor instead.
 func (*BatchBeginRequest) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{19}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BatchBeginRequest) GetRequests() []*BeginRequest {
@@ -1964,7 +2175,7 @@ type BatchBeginResponse struct {
 
 func (x *BatchBeginResponse) Reset() {
 	*x = BatchBeginResponse{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[20]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2187,7 @@ func (x *BatchBeginResponse) String() string {
 func (*BatchBeginResponse) ProtoMessage() {}
 
 func (x *BatchBeginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[20]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2200,7 @@ func (x *BatchBeginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchBeginResponse.ProtoReflect.Descriptor instead.
 func (*BatchBeginResponse) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{20}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BatchBeginResponse) GetResults() []*BatchBeginResult {
@@ -2012,7 +2223,7 @@ type BatchBeginResult struct {
 
 func (x *BatchBeginResult) Reset() {
 	*x = BatchBeginResult{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[21]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2235,7 @@ func (x *BatchBeginResult) String() string {
 func (*BatchBeginResult) ProtoMessage() {}
 
 func (x *BatchBeginResult) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[21]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2248,7 @@ func (x *BatchBeginResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchBeginResult.ProtoReflect.Descriptor instead.
 func (*BatchBeginResult) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{21}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BatchBeginResult) GetResult() isBatchBeginResult_Result {
@@ -2091,7 +2302,7 @@ type BatchSettleRequest struct {
 
 func (x *BatchSettleRequest) Reset() {
 	*x = BatchSettleRequest{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[22]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2314,7 @@ func (x *BatchSettleRequest) String() string {
 func (*BatchSettleRequest) ProtoMessage() {}
 
 func (x *BatchSettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[22]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2327,7 @@ func (x *BatchSettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchSettleRequest.ProtoReflect.Descriptor instead.
 func (*BatchSettleRequest) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{22}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BatchSettleRequest) GetSettlements() []*Settlement {
@@ -2139,7 +2350,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[23]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2362,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[23]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2375,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{23}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Settlement) GetSettlement() isSettlement_Settlement {
@@ -2217,7 +2428,7 @@ type BatchSettleResponse struct {
 
 func (x *BatchSettleResponse) Reset() {
 	*x = BatchSettleResponse{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[24]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2440,7 @@ func (x *BatchSettleResponse) String() string {
 func (*BatchSettleResponse) ProtoMessage() {}
 
 func (x *BatchSettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[24]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2453,7 @@ func (x *BatchSettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchSettleResponse.ProtoReflect.Descriptor instead.
 func (*BatchSettleResponse) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{24}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BatchSettleResponse) GetResults() []*BatchSettleResult {
@@ -2265,7 +2476,7 @@ type BatchSettleResult struct {
 
 func (x *BatchSettleResult) Reset() {
 	*x = BatchSettleResult{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[25]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2488,7 @@ func (x *BatchSettleResult) String() string {
 func (*BatchSettleResult) ProtoMessage() {}
 
 func (x *BatchSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[25]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2501,7 @@ func (x *BatchSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchSettleResult.ProtoReflect.Descriptor instead.
 func (*BatchSettleResult) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{25}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BatchSettleResult) GetResult() isBatchSettleResult_Result {
@@ -2345,7 +2556,7 @@ type BatchError struct {
 
 func (x *BatchError) Reset() {
 	*x = BatchError{}
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[26]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2568,7 @@ func (x *BatchError) String() string {
 func (*BatchError) ProtoMessage() {}
 
 func (x *BatchError) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[26]
+	mi := &file_oncekeeper_v1_idempotency_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2581,7 @@ func (x *BatchError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
 func (*BatchError) Descriptor() ([]byte, []int) {
-	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{26}
+	return file_oncekeeper_v1_idempotency_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BatchError) GetCode() int32 {
@@ -2522,7 +2733,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"GetRequest\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\"?\n" +
 	"\vGetResponse\x120\n" +
-	"\x06record\x18\x01 \x01(\v2\x18.oncekeeper.v1.KeyRecordR\x06record\"\xe5\x06\n" +
+	"\x06record\x18\x01 \x01(\v2\x18.oncekeeper.v1.KeyRecordR\x06record\"\x9c\a\n" +
 	"\tKeyRecord\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.oncekeeper.v1.KeyRecord.StateR\x05state\x12\x12\n" +
@@ -2544,7 +2755,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x0e \x01(\fR\n" +
 	"checkpoint\x12B\n" +
-	"\x0fon_lease_expiry\x18\x0f \x01(\x0e2\x1a.oncekeeper.v1.LeaseExpiryR\ronLeaseExpiry\"\x97\x01\n" +
+	"\x0fon_lease_expiry\x18\x0f \x01(\x0e2\x1a.oncekeeper.v1.LeaseExpiryR\ronLeaseExpiry\x125\n" +
+	"\ahistory\x18\x15 \x03(\v2\x1b.oncekeeper.v1.HistoryEntryR\ahistory\"\x97\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x13\n" +
@@ -2552,7 +2764,30 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x10STATE_UNRESOLVED\x10\x03\x12\x12\n" +
 	"\x0eSTATE_RELEASED\x10\x04\x12\x13\n" +
 	"\x0fSTATE_COMPLETED\x10\x05\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"L\n" +
+	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\x83\x05\n" +
+	"\fHistoryEntry\x12#\n" +
+	"\rfencing_token\x18\x01 \x01(\x03R\ffencingToken\x127\n" +
+	"\x05event\x18\x02 \x01(\x0e2!.oncekeeper.v1.HistoryEntry.EventR\x05event\x12%\n" +
+	"\x0eattempt_number\x18\x03 \x01(\x05R\rattemptNumber\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\x129\n" +
+	"\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x123\n" +
+	"\x06status\x18\a \x01(\v2\x1b.oncekeeper.v1.StoredStatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\x96\x02\n" +
+	"\x05Event\x12\x15\n" +
+	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rEVENT_RUNNING\x10\x01\x12\x13\n" +
+	"\x0fEVENT_COMPLETED\x10\x02\x12\x10\n" +
+	"\fEVENT_FAILED\x10\x03\x12\x12\n" +
+	"\x0eEVENT_RELEASED\x10\x04\x12\x11\n" +
+	"\rEVENT_UNKNOWN\x10\x05\x12\x17\n" +
+	"\x13EVENT_LEASE_EXPIRED\x10\x06\x12\x13\n" +
+	"\x0fEVENT_OVERRULED\x10\a\x12\x1c\n" +
+	"\x18EVENT_RESOLVED_COMPLETED\x10\x11\x12\x19\n" +
+	"\x15EVENT_RESOLVED_FAILED\x10\x12\x12\x1b\n" +
+	"\x17EVENT_RESOLVED_RELEASED\x10\x13\x12\x11\n" +
+	"\rEVENT_DELETED\x10\x14\"L\n" +
 	"\x11BatchBeginRequest\x127\n" +
 	"\brequests\x18\x01 \x03(\v2\x1b.oncekeeper.v1.BeginRequestR\brequests\"O\n" +
 	"\x12BatchBeginResponse\x129\n" +
@@ -2626,8 +2861,8 @@ func file_oncekeeper_v1_idempotency_proto_rawDescGZIP() []byte {
 	return file_oncekeeper_v1_idempotency_proto_rawDescData
 }
 
-var file_oncekeeper_v1_idempotency_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_oncekeeper_v1_idempotency_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_oncekeeper_v1_idempotency_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_oncekeeper_v1_idempotency_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_oncekeeper_v1_idempotency_proto_goTypes = []any{
 	(LeaseExpiry)(0),              // 0: oncekeeper.v1.LeaseExpiry
 	(ErrorReason)(0),              // 1: oncekeeper.v1.ErrorReason
@@ -2635,112 +2870,119 @@ var file_oncekeeper_v1_idempotency_proto_goTypes = []any{
 	(MetadataEntry_Kind)(0),       // 3: oncekeeper.v1.MetadataEntry.Kind
 	(FailRequest_Disposition)(0),  // 4: oncekeeper.v1.FailRequest.Disposition
 	(KeyRecord_State)(0),          // 5: oncekeeper.v1.KeyRecord.State
-	(*Key)(nil),                   // 6: oncekeeper.v1.Key
-	(*BeginRequest)(nil),          // 7: oncekeeper.v1.BeginRequest
-	(*BeginResponse)(nil),         // 8: oncekeeper.v1.BeginResponse
-	(*Grant)(nil),                 // 9: oncekeeper.v1.Grant
-	(*InProgress)(nil),            // 10: oncekeeper.v1.InProgress
-	(*Unresolved)(nil),            // 11: oncekeeper.v1.Unresolved
-	(*Outcome)(nil),               // 12: oncekeeper.v1.Outcome
-	(*StoredResponse)(nil),        // 13: oncekeeper.v1.StoredResponse
-	(*MetadataEntry)(nil),         // 14: oncekeeper.v1.MetadataEntry
-	(*StoredStatus)(nil),          // 15: oncekeeper.v1.StoredStatus
-	(*RenewRequest)(nil),          // 16: oncekeeper.v1.RenewRequest
-	(*RenewResponse)(nil),         // 17: oncekeeper.v1.RenewResponse
-	(*CompleteRequest)(nil),       // 18: oncekeeper.v1.CompleteRequest
-	(*CompleteResponse)(nil),      // 19: oncekeeper.v1.CompleteResponse
-	(*FailRequest)(nil),           // 20: oncekeeper.v1.FailRequest
-	(*FailResponse)(nil),          // 21: oncekeeper.v1.FailResponse
-	(*GetRequest)(nil),            // 22: oncekeeper.v1.GetRequest
-	(*GetResponse)(nil),           // 23: oncekeeper.v1.GetResponse
-	(*KeyRecord)(nil),             // 24: oncekeeper.v1.KeyRecord
-	(*BatchBeginRequest)(nil),     // 25: oncekeeper.v1.BatchBeginRequest
-	(*BatchBeginResponse)(nil),    // 26: oncekeeper.v1.BatchBeginResponse
-	(*BatchBeginResult)(nil),      // 27: oncekeeper.v1.BatchBeginResult
-	(*BatchSettleRequest)(nil),    // 28: oncekeeper.v1.BatchSettleRequest
-	(*Settlement)(nil),            // 29: oncekeeper.v1.Settlement
-	(*BatchSettleResponse)(nil),   // 30: oncekeeper.v1.BatchSettleResponse
-	(*BatchSettleResult)(nil),     // 31: oncekeeper.v1.BatchSettleResult
-	(*BatchError)(nil),            // 32: oncekeeper.v1.BatchError
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(HistoryEntry_Event)(0),       // 6: oncekeeper.v1.HistoryEntry.Event
+	(*Key)(nil),                   // 7: oncekeeper.v1.Key
+	(*BeginRequest)(nil),          // 8: oncekeeper.v1.BeginRequest
+	(*BeginResponse)(nil),         // 9: oncekeeper.v1.BeginResponse
+	(*Grant)(nil),                 // 10: oncekeeper.v1.Grant
+	(*InProgress)(nil),            // 11: oncekeeper.v1.InProgress
+	(*Unresolved)(nil),            // 12: oncekeeper.v1.Unresolved
+	(*Outcome)(nil),               // 13: oncekeeper.v1.Outcome
+	(*StoredResponse)(nil),        // 14: oncekeeper.v1.StoredResponse
+	(*MetadataEntry)(nil),         // 15: oncekeeper.v1.MetadataEntry
+	(*StoredStatus)(nil),          // 16: oncekeeper.v1.StoredStatus
+	(*RenewRequest)(nil),          // 17: oncekeeper.v1.RenewRequest
+	(*RenewResponse)(nil),         // 18: oncekeeper.v1.RenewResponse
+	(*CompleteRequest)(nil),       // 19: oncekeeper.v1.CompleteRequest
+	(*CompleteResponse)(nil),      // 20: oncekeeper.v1.CompleteResponse
+	(*FailRequest)(nil),           // 21: oncekeeper.v1.FailRequest
+	(*FailResponse)(nil),          // 22: oncekeeper.v1.FailResponse
+	(*GetRequest)(nil),            // 23: oncekeeper.v1.GetRequest
+	(*GetResponse)(nil),           // 24: oncekeeper.v1.GetResponse
+	(*KeyRecord)(nil),             // 25: oncekeeper.v1.KeyRecord
+	(*HistoryEntry)(nil),          // 26: oncekeeper.v1.HistoryEntry
+	(*BatchBeginRequest)(nil),     // 27: oncekeeper.v1.BatchBeginRequest
+	(*BatchBeginResponse)(nil),    // 28: oncekeeper.v1.BatchBeginResponse
+	(*BatchBeginResult)(nil),      // 29: oncekeeper.v1.BatchBeginResult
+	(*BatchSettleRequest)(nil),    // 30: oncekeeper.v1.BatchSettleRequest
+	(*Settlement)(nil),            // 31: oncekeeper.v1.Settlement
+	(*BatchSettleResponse)(nil),   // 32: oncekeeper.v1.BatchSettleResponse
+	(*BatchSettleResult)(nil),     // 33: oncekeeper.v1.BatchSettleResult
+	(*BatchError)(nil),            // 34: oncekeeper.v1.BatchError
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
 }
 var file_oncekeeper_v1_idempotency_proto_depIdxs = []int32{
-	6,  // 0: oncekeeper.v1.BeginRequest.key:type_name -> oncekeeper.v1.Key
-	33, // 1: oncekeeper.v1.BeginRequest.lease:type_name -> google.protobuf.Duration
-	33, // 2: oncekeeper.v1.BeginRequest.retention:type_name -> google.protobuf.Duration
-	33, // 3: oncekeeper.v1.BeginRequest.wait:type_name -> google.protobuf.Duration
+	7,  // 0: oncekeeper.v1.BeginRequest.key:type_name -> oncekeeper.v1.Key
+	35, // 1: oncekeeper.v1.BeginRequest.lease:type_name -> google.protobuf.Duration
+	35, // 2: oncekeeper.v1.BeginRequest.retention:type_name -> google.protobuf.Duration
+	35, // 3: oncekeeper.v1.BeginRequest.wait:type_name -> google.protobuf.Duration
 	0,  // 4: oncekeeper.v1.BeginRequest.on_lease_expiry:type_name -> oncekeeper.v1.LeaseExpiry
-	9,  // 5: oncekeeper.v1.BeginResponse.grant:type_name -> oncekeeper.v1.Grant
-	12, // 6: oncekeeper.v1.BeginResponse.outcome:type_name -> oncekeeper.v1.Outcome
-	10, // 7: oncekeeper.v1.BeginResponse.in_progress:type_name -> oncekeeper.v1.InProgress
-	11, // 8: oncekeeper.v1.BeginResponse.unresolved:type_name -> oncekeeper.v1.Unresolved
-	33, // 9: oncekeeper.v1.Grant.lease:type_name -> google.protobuf.Duration
-	33, // 10: oncekeeper.v1.Grant.waited:type_name -> google.protobuf.Duration
-	34, // 11: oncekeeper.v1.Grant.lease_expire_time:type_name -> google.protobuf.Timestamp
-	33, // 12: oncekeeper.v1.InProgress.retry_delay:type_name -> google.protobuf.Duration
-	34, // 13: oncekeeper.v1.InProgress.lease_expire_time:type_name -> google.protobuf.Timestamp
-	34, // 14: oncekeeper.v1.Unresolved.since:type_name -> google.protobuf.Timestamp
-	13, // 15: oncekeeper.v1.Outcome.response:type_name -> oncekeeper.v1.StoredResponse
-	15, // 16: oncekeeper.v1.Outcome.status:type_name -> oncekeeper.v1.StoredStatus
+	10, // 5: oncekeeper.v1.BeginResponse.grant:type_name -> oncekeeper.v1.Grant
+	13, // 6: oncekeeper.v1.BeginResponse.outcome:type_name -> oncekeeper.v1.Outcome
+	11, // 7: oncekeeper.v1.BeginResponse.in_progress:type_name -> oncekeeper.v1.InProgress
+	12, // 8: oncekeeper.v1.BeginResponse.unresolved:type_name -> oncekeeper.v1.Unresolved
+	35, // 9: oncekeeper.v1.Grant.lease:type_name -> google.protobuf.Duration
+	35, // 10: oncekeeper.v1.Grant.waited:type_name -> google.protobuf.Duration
+	36, // 11: oncekeeper.v1.Grant.lease_expire_time:type_name -> google.protobuf.Timestamp
+	35, // 12: oncekeeper.v1.InProgress.retry_delay:type_name -> google.protobuf.Duration
+	36, // 13: oncekeeper.v1.InProgress.lease_expire_time:type_name -> google.protobuf.Timestamp
+	36, // 14: oncekeeper.v1.Unresolved.since:type_name -> google.protobuf.Timestamp
+	14, // 15: oncekeeper.v1.Outcome.response:type_name -> oncekeeper.v1.StoredResponse
+	16, // 16: oncekeeper.v1.Outcome.status:type_name -> oncekeeper.v1.StoredStatus
 	2,  // 17: oncekeeper.v1.Outcome.origin:type_name -> oncekeeper.v1.Outcome.Origin
-	34, // 18: oncekeeper.v1.Outcome.settle_time:type_name -> google.protobuf.Timestamp
-	34, // 19: oncekeeper.v1.Outcome.expire_time:type_name -> google.protobuf.Timestamp
-	14, // 20: oncekeeper.v1.StoredResponse.metadata:type_name -> oncekeeper.v1.MetadataEntry
+	36, // 18: oncekeeper.v1.Outcome.settle_time:type_name -> google.protobuf.Timestamp
+	36, // 19: oncekeeper.v1.Outcome.expire_time:type_name -> google.protobuf.Timestamp
+	15, // 20: oncekeeper.v1.StoredResponse.metadata:type_name -> oncekeeper.v1.MetadataEntry
 	3,  // 21: oncekeeper.v1.MetadataEntry.kind:type_name -> oncekeeper.v1.MetadataEntry.Kind
-	6,  // 22: oncekeeper.v1.RenewRequest.key:type_name -> oncekeeper.v1.Key
-	33, // 23: oncekeeper.v1.RenewRequest.lease:type_name -> google.protobuf.Duration
-	33, // 24: oncekeeper.v1.RenewResponse.lease:type_name -> google.protobuf.Duration
-	34, // 25: oncekeeper.v1.RenewResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 26: oncekeeper.v1.CompleteRequest.key:type_name -> oncekeeper.v1.Key
-	13, // 27: oncekeeper.v1.CompleteRequest.response:type_name -> oncekeeper.v1.StoredResponse
-	33, // 28: oncekeeper.v1.CompleteRequest.retention:type_name -> google.protobuf.Duration
-	34, // 29: oncekeeper.v1.CompleteResponse.expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 30: oncekeeper.v1.FailRequest.key:type_name -> oncekeeper.v1.Key
+	7,  // 22: oncekeeper.v1.RenewRequest.key:type_name -> oncekeeper.v1.Key
+	35, // 23: oncekeeper.v1.RenewRequest.lease:type_name -> google.protobuf.Duration
+	35, // 24: oncekeeper.v1.RenewResponse.lease:type_name -> google.protobuf.Duration
+	36, // 25: oncekeeper.v1.RenewResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 26: oncekeeper.v1.CompleteRequest.key:type_name -> oncekeeper.v1.Key
+	14, // 27: oncekeeper.v1.CompleteRequest.response:type_name -> oncekeeper.v1.StoredResponse
+	35, // 28: oncekeeper.v1.CompleteRequest.retention:type_name -> google.protobuf.Duration
+	36, // 29: oncekeeper.v1.CompleteResponse.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 30: oncekeeper.v1.FailRequest.key:type_name -> oncekeeper.v1.Key
 	4,  // 31: oncekeeper.v1.FailRequest.disposition:type_name -> oncekeeper.v1.FailRequest.Disposition
-	15, // 32: oncekeeper.v1.FailRequest.status:type_name -> oncekeeper.v1.StoredStatus
-	33, // 33: oncekeeper.v1.FailRequest.retention:type_name -> google.protobuf.Duration
-	34, // 34: oncekeeper.v1.FailResponse.expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 35: oncekeeper.v1.GetRequest.key:type_name -> oncekeeper.v1.Key
-	24, // 36: oncekeeper.v1.GetResponse.record:type_name -> oncekeeper.v1.KeyRecord
-	6,  // 37: oncekeeper.v1.KeyRecord.key:type_name -> oncekeeper.v1.Key
+	16, // 32: oncekeeper.v1.FailRequest.status:type_name -> oncekeeper.v1.StoredStatus
+	35, // 33: oncekeeper.v1.FailRequest.retention:type_name -> google.protobuf.Duration
+	36, // 34: oncekeeper.v1.FailResponse.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 35: oncekeeper.v1.GetRequest.key:type_name -> oncekeeper.v1.Key
+	25, // 36: oncekeeper.v1.GetResponse.record:type_name -> oncekeeper.v1.KeyRecord
+	7,  // 37: oncekeeper.v1.KeyRecord.key:type_name -> oncekeeper.v1.Key
 	5,  // 38: oncekeeper.v1.KeyRecord.state:type_name -> oncekeeper.v1.KeyRecord.State
-	34, // 39: oncekeeper.v1.KeyRecord.create_time:type_name -> google.protobuf.Timestamp
-	34, // 40: oncekeeper.v1.KeyRecord.lease_expire_time:type_name -> google.protobuf.Timestamp
-	34, // 41: oncekeeper.v1.KeyRecord.settle_time:type_name -> google.protobuf.Timestamp
-	34, // 42: oncekeeper.v1.KeyRecord.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 43: oncekeeper.v1.KeyRecord.outcome:type_name -> oncekeeper.v1.Outcome
+	36, // 39: oncekeeper.v1.KeyRecord.create_time:type_name -> google.protobuf.Timestamp
+	36, // 40: oncekeeper.v1.KeyRecord.lease_expire_time:type_name -> google.protobuf.Timestamp
+	36, // 41: oncekeeper.v1.KeyRecord.settle_time:type_name -> google.protobuf.Timestamp
+	36, // 42: oncekeeper.v1.KeyRecord.expire_time:type_name -> google.protobuf.Timestamp
+	13, // 43: oncekeeper.v1.KeyRecord.outcome:type_name -> oncekeeper.v1.Outcome
 	0,  // 44: oncekeeper.v1.KeyRecord.on_lease_expiry:type_name -> oncekeeper.v1.LeaseExpiry
-	7,  // 45: oncekeeper.v1.BatchBeginRequest.requests:type_name -> oncekeeper.v1.BeginRequest
-	27, // 46: oncekeeper.v1.BatchBeginResponse.results:type_name -> oncekeeper.v1.BatchBeginResult
-	8,  // 47: oncekeeper.v1.BatchBeginResult.response:type_name -> oncekeeper.v1.BeginResponse
-	32, // 48: oncekeeper.v1.BatchBeginResult.error:type_name -> oncekeeper.v1.BatchError
-	29, // 49: oncekeeper.v1.BatchSettleRequest.settlements:type_name -> oncekeeper.v1.Settlement
-	18, // 50: oncekeeper.v1.Settlement.complete:type_name -> oncekeeper.v1.CompleteRequest
-	20, // 51: oncekeeper.v1.Settlement.fail:type_name -> oncekeeper.v1.FailRequest
-	31, // 52: oncekeeper.v1.BatchSettleResponse.results:type_name -> oncekeeper.v1.BatchSettleResult
-	34, // 53: oncekeeper.v1.BatchSettleResult.expire_time:type_name -> google.protobuf.Timestamp
-	32, // 54: oncekeeper.v1.BatchSettleResult.error:type_name -> oncekeeper.v1.BatchError
-	1,  // 55: oncekeeper.v1.BatchError.reason:type_name -> oncekeeper.v1.ErrorReason
-	7,  // 56: oncekeeper.v1.IdempotencyService.Begin:input_type -> oncekeeper.v1.BeginRequest
-	16, // 57: oncekeeper.v1.IdempotencyService.Renew:input_type -> oncekeeper.v1.RenewRequest
-	18, // 58: oncekeeper.v1.IdempotencyService.Complete:input_type -> oncekeeper.v1.CompleteRequest
-	20, // 59: oncekeeper.v1.IdempotencyService.Fail:input_type -> oncekeeper.v1.FailRequest
-	22, // 60: oncekeeper.v1.IdempotencyService.Get:input_type -> oncekeeper.v1.GetRequest
-	25, // 61: oncekeeper.v1.IdempotencyService.BatchBegin:input_type -> oncekeeper.v1.BatchBeginRequest
-	28, // 62: oncekeeper.v1.IdempotencyService.BatchSettle:input_type -> oncekeeper.v1.BatchSettleRequest
-	8,  // 63: oncekeeper.v1.IdempotencyService.Begin:output_type -> oncekeeper.v1.BeginResponse
-	17, // 64: oncekeeper.v1.IdempotencyService.Renew:output_type -> oncekeeper.v1.RenewResponse
-	19, // 65: oncekeeper.v1.IdempotencyService.Complete:output_type -> oncekeeper.v1.CompleteResponse
-	21, // 66: oncekeeper.v1.IdempotencyService.Fail:output_type -> oncekeeper.v1.FailResponse
-	23, // 67: oncekeeper.v1.IdempotencyService.Get:output_type -> oncekeeper.v1.GetResponse
-	26, // 68: oncekeeper.v1.IdempotencyService.BatchBegin:output_type -> oncekeeper.v1.BatchBeginResponse
-	30, // 69: oncekeeper.v1.IdempotencyService.BatchSettle:output_type -> oncekeeper.v1.BatchSettleResponse
-	63, // [63:70] is the sub-list for method output_type
-	56, // [56:63] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	26, // 45: oncekeeper.v1.KeyRecord.history:type_name -> oncekeeper.v1.HistoryEntry
+	6,  // 46: oncekeeper.v1.HistoryEntry.event:type_name -> oncekeeper.v1.HistoryEntry.Event
+	36, // 47: oncekeeper.v1.HistoryEntry.start_time:type_name -> google.protobuf.Timestamp
+	36, // 48: oncekeeper.v1.HistoryEntry.end_time:type_name -> google.protobuf.Timestamp
+	16, // 49: oncekeeper.v1.HistoryEntry.status:type_name -> oncekeeper.v1.StoredStatus
+	8,  // 50: oncekeeper.v1.BatchBeginRequest.requests:type_name -> oncekeeper.v1.BeginRequest
+	29, // 51: oncekeeper.v1.BatchBeginResponse.results:type_name -> oncekeeper.v1.BatchBeginResult
+	9,  // 52: oncekeeper.v1.BatchBeginResult.response:type_name -> oncekeeper.v1.BeginResponse
+	34, // 53: oncekeeper.v1.BatchBeginResult.error:type_name -> oncekeeper.v1.BatchError
+	31, // 54: oncekeeper.v1.BatchSettleRequest.settlements:type_name -> oncekeeper.v1.Settlement
+	19, // 55: oncekeeper.v1.Settlement.complete:type_name -> oncekeeper.v1.CompleteRequest
+	21, // 56: oncekeeper.v1.Settlement.fail:type_name -> oncekeeper.v1.FailRequest
+	33, // 57: oncekeeper.v1.BatchSettleResponse.results:type_name -> oncekeeper.v1.BatchSettleResult
+	36, // 58: oncekeeper.v1.BatchSettleResult.expire_time:type_name -> google.protobuf.Timestamp
+	34, // 59: oncekeeper.v1.BatchSettleResult.error:type_name -> oncekeeper.v1.BatchError
+	1,  // 60: oncekeeper.v1.BatchError.reason:type_name -> oncekeeper.v1.ErrorReason
+	8,  // 61: oncekeeper.v1.IdempotencyService.Begin:input_type -> oncekeeper.v1.BeginRequest
+	17, // 62: oncekeeper.v1.IdempotencyService.Renew:input_type -> oncekeeper.v1.RenewRequest
+	19, // 63: oncekeeper.v1.IdempotencyService.Complete:input_type -> oncekeeper.v1.CompleteRequest
+	21, // 64: oncekeeper.v1.IdempotencyService.Fail:input_type -> oncekeeper.v1.FailRequest
+	23, // 65: oncekeeper.v1.IdempotencyService.Get:input_type -> oncekeeper.v1.GetRequest
+	27, // 66: oncekeeper.v1.IdempotencyService.BatchBegin:input_type -> oncekeeper.v1.BatchBeginRequest
+	30, // 67: oncekeeper.v1.IdempotencyService.BatchSettle:input_type -> oncekeeper.v1.BatchSettleRequest
+	9,  // 68: oncekeeper.v1.IdempotencyService.Begin:output_type -> oncekeeper.v1.BeginResponse
+	18, // 69: oncekeeper.v1.IdempotencyService.Renew:output_type -> oncekeeper.v1.RenewResponse
+	20, // 70: oncekeeper.v1.IdempotencyService.Complete:output_type -> oncekeeper.v1.CompleteResponse
+	22, // 71: oncekeeper.v1.IdempotencyService.Fail:output_type -> oncekeeper.v1.FailResponse
+	24, // 72: oncekeeper.v1.IdempotencyService.Get:output_type -> oncekeeper.v1.GetResponse
+	28, // 73: oncekeeper.v1.IdempotencyService.BatchBegin:output_type -> oncekeeper.v1.BatchBeginResponse
+	32, // 74: oncekeeper.v1.IdempotencyService.BatchSettle:output_type -> oncekeeper.v1.BatchSettleResponse
+	68, // [68:75] is the sub-list for method output_type
+	61, // [61:68] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_oncekeeper_v1_idempotency_proto_init() }
@@ -2759,15 +3001,15 @@ func file_oncekeeper_v1_idempotency_proto_init() {
 		(*Outcome_Status)(nil),
 	}
 	file_oncekeeper_v1_idempotency_proto_msgTypes[10].OneofWrappers = []any{}
-	file_oncekeeper_v1_idempotency_proto_msgTypes[21].OneofWrappers = []any{
+	file_oncekeeper_v1_idempotency_proto_msgTypes[22].OneofWrappers = []any{
 		(*BatchBeginResult_Response)(nil),
 		(*BatchBeginResult_Error)(nil),
 	}
-	file_oncekeeper_v1_idempotency_proto_msgTypes[23].OneofWrappers = []any{
+	file_oncekeeper_v1_idempotency_proto_msgTypes[24].OneofWrappers = []any{
 		(*Settlement_Complete)(nil),
 		(*Settlement_Fail)(nil),
 	}
-	file_oncekeeper_v1_idempotency_proto_msgTypes[25].OneofWrappers = []any{
+	file_oncekeeper_v1_idempotency_proto_msgTypes[26].OneofWrappers = []any{
 		(*BatchSettleResult_ExpireTime)(nil),
 		(*BatchSettleResult_Error)(nil),
 	}
@@ -2776,8 +3018,8 @@ func file_oncekeeper_v1_idempotency_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncekeeper_v1_idempotency_proto_rawDesc), len(file_oncekeeper_v1_idempotency_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   27,
+			NumEnums:      7,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+)
+
+// printHistory prints what a key went through, a line an entry, oldest first.
+func printHistory(w io.Writer, rec *pb.KeyRecord) error {
+	if len(rec.GetHistory()) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprint(t, "\nwhat it went through\n")
+	_, _ = fmt.Fprintln(t, "WHAT\tATTEMPT\tFENCING TOKEN\tHOLDER\tSTARTED\tENDED\tSAID")
+	for _, e := range rec.GetHistory() {
+		attempt := ""
+		if e.GetAttemptNumber() > 0 {
+			attempt = fmt.Sprint(e.GetAttemptNumber())
+		}
+		said := e.GetReason()
+		if s := e.GetStatus(); s != nil {
+			said = strings.TrimSuffix(fmt.Sprintf("%s: %s", codes.Code(s.GetCode()), s.GetMessage()), ": ")
+		}
+		line := strings.Join([]string{
+			strings.TrimPrefix(e.GetEvent().String(), "EVENT_"), dash(attempt), fmt.Sprint(e.GetFencingToken()),
+			dash(printable(e.GetHolder())), dash(moment(e.GetStartTime())), dash(moment(e.GetEndTime())), dash(printable(said)),
+		}, "\t")
+		_, _ = fmt.Fprintln(t, line)
+	}
+	return t.Flush()
+}
+
+// dash stands for nothing, so that a column is seen to be empty.
+func dash(s string) string { return cmp.Or(s, "-") }
