@@ -41,6 +41,11 @@ bench: modules ## Run the benchmarks (BENCH=regexp BENCH_COUNT=10 PACKAGES=./sto
 bench-compare: bin/benchstat ## Compare two saved outputs of bench (OLD=file NEW=file)
 	bin/benchstat $(OLD) $(NEW)
 
+.PHONY: sweep-proof
+sweep-proof: modules postgres ## Sweep two million records under load on each store (half an hour, 10 GB of disk, a quiet machine)
+	ONCEKEEPER_SWEEP_RECORDS=2000000 go test -run '^$$' -bench UnderLoad -benchtime 1x -v -timeout 90m ./scenarios/sweeping
+	go test -run '^$$' -bench Sweep -benchtime 500000x ./storage/pebble ./storage/postgres
+
 .PHONY: modules
 modules:
 	go mod download

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -188,8 +189,14 @@ func (w *sweeper) look(ctx context.Context) (reading, error) {
 	return r, err
 }
 
+// tell passes over the server's own end.
 func (w *sweeper) tell(ctx context.Context, err error) {
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		w.log.WarnContext(ctx, "the store was too slow for the sweeper, which goes on with its next run. "+
+			"Where this comes again, sweep in smaller batches, and look at what keeps the store busy", "within", sweepTimeout.String(), "batch", w.cfg.Batch)
+	default:
 		w.failed(ctx, err)
 	}
 }

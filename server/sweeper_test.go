@@ -173,18 +173,24 @@ func TestAClockThatJumpsBetweenBatchesStopsTheSweeperToo(t *testing.T) {
 }
 
 func TestAStoreThatFailsIsSweptTheNextTime(t *testing.T) {
-	h, store := swept(t, onPebble(t), server.Sweeping{})
-	down := oncekeeper.ErrStoreUnavailable
-	store.err.Store(&down)
-	h.complete(t, "1", h.grant(t, begin("1", "")).GetFencingToken(), "")
-	h.advance(retention + grace)
-	store.next(t)
-	h.sleeps(t)
-	h.log.await(t, "STORE_UNAVAILABLE")
-	store.err.Store(nil)
-	h.advance(90 * time.Second)
-	if got := store.next(t); got.Records != 1 {
-		t.Errorf("when the store is back it deletes %v", got)
+	for says, fault := range map[string]error{
+		"calls are answered with a passing fault": oncekeeper.ErrStoreUnavailable,
+		"the store was too slow for the sweeper":  fmt.Errorf("sweeping: %w", context.DeadlineExceeded),
+	} {
+		t.Run(says, func(t *testing.T) {
+			h, store := swept(t, onPebble(t), server.Sweeping{})
+			store.err.Store(&fault)
+			h.complete(t, "1", h.grant(t, begin("1", "")).GetFencingToken(), "")
+			h.advance(retention + grace)
+			store.next(t)
+			h.sleeps(t)
+			h.log.await(t, says)
+			store.err.Store(nil)
+			h.advance(90 * time.Second)
+			if got := store.next(t); got.Records != 1 {
+				t.Errorf("when the store is back it deletes %v", got)
+			}
+		})
 	}
 }
 

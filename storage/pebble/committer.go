@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/lifecycle"
 	"github.com/oncekeeper/oncekeeper/storage/internal/codec"
 )
 
@@ -151,13 +152,13 @@ func (e *entry) writeTo(b *pebble.Batch) error {
 		if was[i] == is[i] {
 			continue
 		}
-		if was[i].at != 0 {
+		if was[i].at != 0 && was[i].at != is[i].at {
 			if err := b.Delete(indexKey(was[i].space, was[i].at, e.key), nil); err != nil {
 				return err
 			}
 		}
 		if is[i].at != 0 {
-			if err := b.Set(indexKey(is[i].space, is[i].at, e.key), nil, nil); err != nil {
+			if err := b.Set(indexKey(is[i].space, is[i].at, e.key), is[i].value(), nil); err != nil {
 				return err
 			}
 		}
@@ -171,6 +172,15 @@ func (e *entry) writeTo(b *pebble.Batch) error {
 type indexEntry struct {
 	space byte
 	at    oncekeeper.Instant
+	// settled is told with an entry by expiry.
+	settled bool
+}
+
+func (e indexEntry) value() []byte {
+	if e.settled {
+		return settledMark
+	}
+	return nil
 }
 
 // indexEntries gives where rec stands in the indexes; at 0 for nowhere.
@@ -182,7 +192,9 @@ func indexEntries(rec *oncekeeper.KeyRecord) [2]indexEntry {
 	entries[0].at = rec.Expires
 	if rec.State == oncekeeper.StoredPending {
 		entries[1].at = rec.LeaseEnd
+		return entries
 	}
+	entries[0].settled = lifecycle.Gone(rec, rec.Expires)
 	return entries
 }
 

@@ -8,13 +8,17 @@ import (
 )
 
 // The store's key spaces, one byte each. An index entry is the moment it is
-// ordered by, eight bytes big endian, then the record's key; its value is empty.
+// ordered by, eight bytes big endian, then the record's key. Its value is empty, or
+// in the index by expiry settledMark: the record is settled, and in no other index.
 const (
 	spaceMeta    byte = 'm'
 	spaceRecord  byte = 'r'
 	spaceExpiry  byte = 'x' // by Expires: every record that has one
 	spacePending byte = 'p' // by LeaseEnd: every pending record
 )
+
+// settledMark is for records in a state that every version of the format knows.
+var settledMark = []byte{'s'}
 
 var (
 	metaFormat = []byte{spaceMeta, 'f'}
@@ -106,6 +110,11 @@ func keyOfIndex(entry []byte) (oncekeeper.Key, error) {
 		return oncekeeper.Key{}, errBadKey
 	}
 	return decodeKey(entry[9:])
+}
+
+// instantOfIndex gives the moment by which an entry, of at least 9 bytes, is ordered.
+func instantOfIndex(entry []byte) oncekeeper.Instant {
+	return oncekeeper.Instant(binary.BigEndian.Uint64(entry[1:9]))
 }
 
 // prefixEnd gives the first key after all that begin with prefix.

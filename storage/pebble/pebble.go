@@ -62,6 +62,7 @@ type Store struct {
 	clock  storeClock
 	queue  queue
 	done   chan struct{} // the committer has ended
+	swept  sweptTo
 
 	// beforeDelete is a test's: between a sweep's choice and its delete.
 	beforeDelete func()

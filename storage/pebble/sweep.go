@@ -7,7 +7,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/oncekeeper/oncekeeper"
-	"github.com/oncekeeper/oncekeeper/lifecycle"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -36,45 +35,52 @@ func (s *Store) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept,
 // time.
 func (s *Store) sweep(ctx context.Context, view *pebble.Snapshot, q storage.SweepQuery, now oncekeeper.Instant, swept *storage.Swept) error {
 	iter, err := view.NewIterWithContext(ctx, &pebble.IterOptions{
-		LowerBound: []byte{spaceExpiry},
+		LowerBound: s.swept.from(),
 		UpperBound: indexKey(spaceExpiry, max(0, now.Add(-q.Grace))+1, oncekeeper.Key{}),
 	})
 	if err != nil {
 		return s.scanError(ctx, err)
 	}
 	defer func() { _ = iter.Close() }()
-	var found []oncekeeper.Key
+	found := make([]candidate, 0, sweepBatch)
 	for valid := iter.First(); valid; valid = iter.Next() {
-		key, err := keyOfIndex(iter.Key())
+		c, err := candidateAt(iter)
 		if err != nil {
 			return s.unavailable("reading an index", err)
 		}
-		if !inScope(key, q.Tenant, q.Operation) {
+		if !inScope(c.key, q.Tenant, q.Operation) {
 			continue
 		}
 		if swept.Records+int64(len(found)) >= int64(q.Limit) {
 			swept.More = true
 			break
 		}
-		if found = append(found, key); len(found) == sweepBatch {
-			if err := s.sweepKeys(ctx, found, q, swept); err != nil {
+		if found = append(found, c); len(found) == sweepBatch {
+			if err := s.sweepFound(ctx, found, q, swept); err != nil {
 				return err
 			}
 			found = found[:0]
+			s.swept.upTo(iter.Key(), q)
 		}
 	}
 	if err := iter.Error(); err != nil {
 		return s.scanError(ctx, err)
 	}
-	return s.sweepKeys(ctx, found, q, swept)
+	if err := s.sweepFound(ctx, found, q, swept); err != nil {
+		return err
+	}
+	if swept.More {
+		s.swept.upTo(iter.Key(), q)
+	}
+	return nil
 }
 
-func (s *Store) sweepKeys(ctx context.Context, keys []oncekeeper.Key, q storage.SweepQuery, swept *storage.Swept) error {
-	if len(keys) == 0 {
+func (s *Store) sweepFound(ctx context.Context, found []candidate, q storage.SweepQuery, swept *storage.Swept) error {
+	if len(found) == 0 {
 		return nil
 	}
 	if q.DryRun {
-		swept.Records += int64(len(keys))
+		swept.Records += int64(len(found))
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -83,43 +89,10 @@ func (s *Store) sweepKeys(ctx context.Context, keys []oncekeeper.Key, q storage.
 	if s.beforeDelete != nil {
 		s.beforeDelete()
 	}
-	t := &sweepTask{keys: keys, query: q}
+	t := &sweepTask{found: found, query: q}
 	if err := s.do(t); err != nil {
 		return err
 	}
 	swept.Records += t.deleted
 	return t.err
 }
-
-// sweepTask deletes those of keys whose records are still gone, and for long
-// enough, when the write is made.
-type sweepTask struct {
-	keys    []oncekeeper.Key
-	query   storage.SweepQuery
-	deleted int64
-	err     error
-}
-
-func (t *sweepTask) run(r *round) {
-	for _, key := range t.keys {
-		rec, err := r.get(key)
-		if err != nil {
-			t.err = err
-			return
-		}
-		if rec != nil && lifecycle.Gone(rec, r.now.Add(-t.query.Grace)) {
-			if t.err = r.put(key, nil, r.store.roomToSweep()); t.err != nil {
-				return
-			}
-			t.deleted++
-		}
-	}
-}
-
-func (t *sweepTask) finish(err error) {
-	if err != nil {
-		t.deleted, t.err = 0, err
-	}
-}
-
-func (t *sweepTask) bytes() int { return 512 * len(t.keys) }

@@ -124,7 +124,7 @@ var benchmarked atomic.Int64
 
 // pairs has callers make n pairs in all, and gives how long it took.
 func pairs(b *testing.B, callers, n int, pair func(id string, response *oncekeeper.Response) error) time.Duration {
-	response := &oncekeeper.Response{Body: []byte(strings.Repeat("x", 256))}
+	response := benchResponse()
 	var next atomic.Int64
 	var all sync.WaitGroup
 	start := time.Now()
@@ -139,6 +139,10 @@ func pairs(b *testing.B, callers, n int, pair func(id string, response *oncekeep
 	}
 	all.Wait()
 	return time.Since(start)
+}
+
+func benchResponse() *oncekeeper.Response {
+	return &oncekeeper.Response{Body: []byte(strings.Repeat("x", 256))}
 }
 
 func testKey(id string) oncekeeper.Key {

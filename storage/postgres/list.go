@@ -55,7 +55,9 @@ func (s *Store) List(ctx context.Context, q storage.ListQuery) (storage.Page, er
 	}
 	var page storage.Page
 	for scanned := 0; ; {
-		c, err := chunk(ctx, q, at, min(max(q.Limit-len(page.Records)+1, 100), 1000))
+		// The first statement reads what a page takes where all fit, and one to tell
+		// whether it is the last; where most do not fit, the next ones read more.
+		c, err := chunk(ctx, q, at, min(max(q.Limit-len(page.Records)+1, scanned), 1000))
 		if err != nil {
 			return storage.Page{}, err
 		}

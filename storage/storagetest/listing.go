@@ -36,7 +36,7 @@ func (h *hands) list(q storage.ListQuery) []*oncekeeper.KeyRecord {
 }
 
 // scopes are parts that must not be taken for each other, nor for a pattern.
-var scopes = []string{"a", "ab", "a:b", "a/", "a%", "a_", "A", "b"}
+var scopes = []string{"a", "ab", "a:b", "a/", "a#", "a%", "a_", "A", "b"}
 
 // populated brings a record into every scope, in several states.
 func populated(h *hands) {
