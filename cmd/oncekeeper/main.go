@@ -30,6 +30,7 @@ type cli struct {
 	Delete  deleteCmd  `cmd:"" help:"Forget what is known of a key."`
 	List    listCmd    `cmd:"" help:"List keys and their states."`
 	Sweep   sweepCmd   `cmd:"" help:"Delete records whose retention has passed."`
+	Policy  policyCmd  `cmd:"" help:"Check or explain a policy file: what operations are given."`
 	Receipt receiptCmd `cmd:"" help:"Look after receipts, which lie in a database of your own."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 

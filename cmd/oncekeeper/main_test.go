@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -216,7 +217,7 @@ func TestServeFailsWhenItsStoreFailed(t *testing.T) {
 		} else {
 			stop()
 		}
-		err := c.serve(ctx, store, "nowhere", slog.New(slog.DiscardHandler), broken)
+		err := c.serve(ctx, store, policy.BuiltIn(), "nowhere", slog.New(slog.DiscardHandler), broken)
 		if err = errors.Join(err, c.close(store)); !errors.Is(err, errStoreFailed) {
 			t.Errorf("%s: serve gives %v", name, err)
 		}

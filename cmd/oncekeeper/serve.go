@@ -8,7 +8,9 @@ import (
 	"net"
 	"time"
 
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/server"
+	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage"
 	"github.com/oncekeeper/oncekeeper/storage/postgres"
 )
@@ -20,6 +22,8 @@ type serveCmd struct {
 	Listen       string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
 	Insecure     bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
 	Drain        time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
+
+	policyFlag
 
 	Sweep sweepFlags `embed:"" prefix:"sweep-"`
 }
@@ -34,12 +38,18 @@ func (c *serveCmd) Validate() error {
 
 func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
 	log := logs.logger(term.err)
+	files := &reloader{clock: clock.System, log: log}
+	policies, err := c.livePolicy(ctx, files)
+	if err != nil {
+		return err
+	}
+	defer files.start(ctx)()
 	broken := make(chan error, 1)
 	store, where, err := c.open(ctx, log, c.plan(), c.Migrate, func(err error) { broken <- err })
 	if err != nil {
 		return err
 	}
-	if err := c.serve(ctx, store, where, log, broken); err != nil {
+	if err := c.serve(ctx, store, policies, where, log, broken); err != nil {
 		return errors.Join(err, c.close(store))
 	}
 	return c.close(store)
@@ -65,8 +75,8 @@ func (c *serveCmd) close(store storage.Store) error {
 	}
 }
 
-func (c *serveCmd) serve(ctx context.Context, store storage.Store, where string, log *slog.Logger, broken <-chan error) error {
-	srv, err := server.New(server.Config{Store: store, Logger: log, Sweep: c.Sweep.config()})
+func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies policy.Source, where string, log *slog.Logger, broken <-chan error) error {
+	srv, err := server.New(server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config()})
 	if err != nil {
 		return err
 	}
