@@ -33,6 +33,18 @@ test: modules postgres curl ## Run every test (needs Go; installs Debian's Postg
 race: modules postgres curl ## Run every test under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout $(RACE_TIMEOUT) $(PACKAGES)
 
+# What the proof tries, for how long, and how to run one history again: docs/proof.md.
+PROOF_FOR ?= 4m
+PROOF = go test ./proof -count 1 -v -timeout 30m
+
+.PHONY: proof
+proof: modules postgres ## Prove for ten minutes: random faults on both stores, and rules left out (PROOF_FOR=4m for each store)
+	$(PROOF) -proof.histories 100000 -proof.operations 2000 -proof.for $(PROOF_FOR)
+
+.PHONY: proof-short
+proof-short: modules postgres ## Prove for a minute
+	$(PROOF)
+
 .PHONY: bench
 bench: modules ## Run the benchmarks (BENCH=regexp BENCH_COUNT=10 PACKAGES=./storage/...)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) $(PACKAGES)

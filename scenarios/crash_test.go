@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncekeeper/oncekeeper/internal/served"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
-	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
 )
 
 // crashLease is long against a restart, so that a lease lost in one shows, and

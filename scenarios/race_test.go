@@ -13,7 +13,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
-	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
+	"github.com/oncekeeper/oncekeeper/internal/served"
 )
 
 // raced is what one client process saw.

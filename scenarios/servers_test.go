@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/oncekeeper/oncekeeper/internal/served"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
-	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
+	"github.com/oncekeeper/oncekeeper/internal/served"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 

@@ -73,7 +73,26 @@ var rooms = []room{
 
 	// Tests of the built binary, and nothing to import.
 	{path: "./scenarios"},
-	{path: "./scenarios/internal/...", third: []string{grpc}, tests: true},
+	{path: "./internal/served", third: []string{grpc}, tests: true},
+
+	// The proof drives servers from outside, by the contract; its model is the rules
+	// themselves. What leaves a rule out of a store is linked by its own command alone.
+	{path: "./proof"},
+	{path: "./proof/internal/history", may: []string{".", "./lifecycle"}},
+	{path: "./proof/internal/model", may: []string{".", "./lifecycle", "./server/policy", "./proof/internal/history"}, third: []string{"github.com/anishathalye/porcupine"}},
+	{
+		path:  "./proof/internal/drive",
+		may:   []string{".", "./lifecycle", "./server/policy", "./proto/...", "./internal/wire", "./proof/internal/history"},
+		third: []string{grpc, protobuf},
+	},
+	{
+		path:  "./proof/internal/stage",
+		may:   []string{".", "./internal/served", "./storage/postgres/pgtest"},
+		third: []string{grpc, "github.com/Shopify/toxiproxy/...", "github.com/rs/zerolog"},
+		tests: true,
+	},
+	{path: "./proof/internal/plant", may: []string{".", "./lifecycle", "./storage"}, third: []string{"github.com/cockroachdb/pebble/v2/vfs"}},
+	{path: "./proof/internal/staged", may: []string{"./clock", "./storage", "./storage/pebble", "./storage/postgres", "./server", "./proof/internal/plant"}},
 
 	// The service in a caller's process, which links the one store that it is given.
 	{

@@ -16,7 +16,7 @@ import (
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/client/receipt/sqlreceipt"
 	"github.com/oncekeeper/oncekeeper/inprocess"
-	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
+	"github.com/oncekeeper/oncekeeper/internal/served"
 	"github.com/oncekeeper/oncekeeper/storage"
 	"github.com/oncekeeper/oncekeeper/storage/pebble"
 	"github.com/oncekeeper/oncekeeper/storage/postgres"

@@ -24,21 +24,27 @@ import (
 )
 
 // Binary builds cmd/oncekeeper once for all tests of a process, and gives its path.
-var Binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "oncekeeper-scenarios-")
-	if err != nil {
-		return "", err
-	}
-	if err := readSources(); err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "oncekeeper")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/oncekeeper/oncekeeper/cmd/oncekeeper").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building the binary: %w: %s", err, out)
-	}
-	return path, nil
-})
+var Binary = Builds("cmd/oncekeeper")
+
+// Builds gives a function that builds a command of this module, by its folder, once
+// for all tests of a process, and gives its path.
+func Builds(folder string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "oncekeeper-scenarios-")
+		if err != nil {
+			return "", err
+		}
+		if err := readSources(); err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, filepath.Base(folder))
+		out, err := exec.Command("go", "build", "-o", path, "github.com/oncekeeper/oncekeeper/"+folder).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("building the binary: %w: %s", err, out)
+		}
+		return path, nil
+	})
+}
 
 // readSources reads what the binary is made of: what a test reads counts, as what
 // it imports does, when go test looks for a result in its cache.
@@ -75,7 +81,14 @@ func Start(t testing.TB, store, address string, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
+	return Run(t, path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
+}
+
+// Run starts a command that logs as serve does, and returns when it listens. It is
+// killed when the test ends.
+func Run(t testing.TB, path string, args ...string) *Process {
+	t.Helper()
+	cmd := exec.Command(path, args...)
 	logs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -125,12 +138,23 @@ func (p *Process) Kill(t testing.TB) {
 	}
 }
 
+// Pause stops the process where it is, as a machine does that swaps or is moved.
+func (p *Process) Pause(t testing.TB) { p.signal(t, syscall.SIGSTOP) }
+
+// Resume has a paused process go on.
+func (p *Process) Resume(t testing.TB) { p.signal(t, syscall.SIGCONT) }
+
+func (p *Process) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("%v: %v", s, err)
+	}
+}
+
 // Stop is SIGTERM; serve must end well.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("signal: %v", err)
-	}
+	p.signal(t, syscall.SIGTERM)
 	if err := <-p.exited; err != nil {
 		t.Errorf("serve did not end well: %v", err)
 	}

@@ -1,0 +1,164 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/lifecycle"
+	"github.com/oncekeeper/oncekeeper/proof/internal/history"
+	"github.com/oncekeeper/oncekeeper/server/policy"
+)
+
+// observed are the instants that answers about a key told, by what they may be.
+type observed struct {
+	judged   []oncekeeper.Instant // of a command: tokens, settlements, creations
+	ends     []oncekeeper.Instant // of leases
+	expiries []oncekeeper.Instant
+}
+
+func observe(ops []*history.Operation) observed {
+	var s observed
+	outcome := func(o *oncekeeper.Outcome) {
+		if o != nil {
+			s.judged = append(s.judged, oncekeeper.Instant(o.Token), o.Settled)
+			s.expiries = append(s.expiries, o.Expires)
+		}
+	}
+	for _, o := range ops {
+		a := o.Answer
+		if a == nil {
+			continue
+		}
+		s.judged = append(s.judged, oncekeeper.Instant(a.Token), a.Since)
+		s.ends = append(s.ends, a.LeaseEnd)
+		s.expiries = append(s.expiries, a.Expires)
+		if a.Lease != 0 {
+			s.judged = append(s.judged, a.LeaseEnd.Add(-a.Lease))
+		}
+		outcome(a.Outcome)
+		if r := a.Record; r != nil {
+			s.judged = append(s.judged, oncekeeper.Instant(r.Token), r.Created, r.Settled)
+			s.ends = append(s.ends, r.LeaseEnd)
+			s.expiries = append(s.expiries, r.Expires)
+			outcome(r.Outcome)
+		}
+	}
+	for _, set := range []*[]oncekeeper.Instant{&s.judged, &s.ends, &s.expiries} {
+		slices.Sort(*set)
+		*set = slices.Compact(*set)
+	}
+	return s
+}
+
+// moments gives when o may have been judged, on the store's clock, as far as it makes
+// a difference: to a verdict, or to a field that some answer shows.
+//
+// That no real moment is missed, but for one that nobody can tell from one given:
+//
+//   - A verdict depends on the moment by the end of the lease and by the expiry of the
+//     record alone. So one moment on each side of each is enough, and the first and the
+//     last there are.
+//   - What a command writes of its moment is the moment itself (token, settlement,
+//     creation), the end of a lease that counts from it, or an expiry that does. Where
+//     any answer shows one of these, the moment is worked out from it.
+//   - One that no answer shows can matter only by being before or after another
+//     command's moment, through a lease that ran out by then; so what would have let it
+//     run out exactly then is tried too.
+func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []oncekeeper.Instant {
+	var all []oncekeeper.Instant
+	add := func(at oncekeeper.Instant) {
+		if at >= o.Earliest && at <= o.Latest && !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	if a := o.Answer; a != nil {
+		switch a.Verdict {
+		case lifecycle.Granted:
+			add(a.LeaseEnd.Add(-a.Lease))
+			add(a.LeaseEnd.Add(-o.Begin.Grant.Lease))
+			return all
+		case lifecycle.Renewed:
+			add(a.LeaseEnd.Add(-a.Lease))
+			return all
+		case lifecycle.Resolved:
+			add(a.Record.Settled)
+			return all
+		case lifecycle.Settled:
+			if rec != nil {
+				add(a.Expires.Add(-keptFor(o.Settle, rec)))
+			}
+		case lifecycle.Replayed:
+			add(a.Outcome.Settled) // where this very Begin gave it up
+		}
+	}
+	add(o.Earliest)
+	add(o.Latest)
+	if rec != nil {
+		for _, at := range []oncekeeper.Instant{rec.LeaseEnd, rec.Expires} {
+			add(at - 1)
+			add(at)
+		}
+	}
+	if !o.Hidden() {
+		return all
+	}
+	if rec != nil {
+		add(oncekeeper.Instant(rec.Token))
+	}
+	each := func(from []oncekeeper.Instant, d time.Duration) {
+		for _, at := range from {
+			add(at.Add(-d))
+		}
+	}
+	each(s.judged, 0)
+	each(s.ends, 0) // a lease ends at once where the holder does not know
+	if lease := leaseFrom(o, rec); lease > 0 {
+		each(s.ends, lease)
+		each(s.judged, lease)
+		each(s.expiries, lease+unsettledRetention)
+	}
+	if kept := retentionFrom(o, rec); kept > 0 {
+		each(s.expiries, kept)
+	}
+	return all
+}
+
+// unsettledRetention is of every grant of a server that was told no policy.
+var unsettledRetention = oncekeeper.CeilMicrosecond(policy.Default().UnsettledRetention)
+
+// leaseFrom gives the lease that o counts from its moment.
+func leaseFrom(o *history.Operation, rec *oncekeeper.KeyRecord) time.Duration {
+	switch {
+	case o.Begin != nil:
+		return o.Begin.Grant.Lease
+	case o.Renew != nil && o.Renew.Lease > 0:
+		return o.Renew.Lease
+	case o.Renew != nil && rec != nil:
+		return rec.Granted.Lease
+	default:
+		return 0
+	}
+}
+
+// retentionFrom gives how long o keeps the record from its moment.
+func retentionFrom(o *history.Operation, rec *oncekeeper.KeyRecord) time.Duration {
+	switch {
+	case rec == nil:
+		return 0
+	case o.Settle != nil:
+		return keptFor(o.Settle, rec)
+	case o.Resolve != nil || o.Delete != nil:
+		return max(rec.Granted.Retention, rec.Granted.Lease)
+	default:
+		return 0
+	}
+}
+
+func keptFor(c *lifecycle.Settle, rec *oncekeeper.KeyRecord) time.Duration {
+	retention := c.Retention
+	if retention == 0 {
+		retention = rec.Granted.Retention
+	}
+	return max(retention, rec.Granted.Lease)
+}
