@@ -71,6 +71,28 @@ func readSources() error {
 type Process struct {
 	cmd    *exec.Cmd
 	exited chan error
+	said   said
+}
+
+// said is a process's log as it grows.
+type said struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	grown chan struct{}
+}
+
+func (s *said) add(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.WriteString(line + "\n")
+	close(s.grown)
+	s.grown = make(chan struct{})
+}
+
+func (s *said) now() (text string, grown <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String(), s.grown
 }
 
 // Start starts the binary on a store and an address, and returns when it listens.
@@ -96,21 +118,21 @@ func Run(t testing.TB, path string, args ...string) *Process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{cmd: cmd, exited: make(chan error, 1)}
+	p := &Process{cmd: cmd, exited: make(chan error, 1), said: said{grown: make(chan struct{})}}
 	listening := make(chan bool, 1)
 	go func() {
-		var said strings.Builder
 		for lines := bufio.NewScanner(logs); lines.Scan(); {
 			var line struct{ Msg string }
 			_ = json.Unmarshal(lines.Bytes(), &line)
 			if line.Msg == "listening" {
 				listening <- true
 			}
-			said.WriteString(lines.Text() + "\n")
+			p.said.add(lines.Text())
 		}
 		err := cmd.Wait()
 		if err != nil {
-			err = fmt.Errorf("%w: %s", err, said.String())
+			said, _ := p.said.now()
+			err = fmt.Errorf("%w: %s", err, said)
 		}
 		p.exited <- err
 		close(listening)
@@ -157,6 +179,31 @@ func (p *Process) Stop(t testing.TB) {
 	p.signal(t, syscall.SIGTERM)
 	if err := <-p.exited; err != nil {
 		t.Errorf("serve did not end well: %v", err)
+	}
+}
+
+// Hangup is SIGHUP.
+func (p *Process) Hangup(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatalf("signal: %v", err)
+	}
+}
+
+// Await returns when the log has text so many times.
+func (p *Process) Await(t testing.TB, text string, times int) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		said, grown := p.said.now()
+		if strings.Count(said, text) >= times {
+			return
+		}
+		select {
+		case <-grown:
+		case <-late:
+			t.Fatalf("after a minute the log has %q not %d times:\n%s", text, times, said)
+		}
 	}
 }
 
