@@ -12,7 +12,7 @@ import (
 	"time"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
-	"github.com/oncekeeper/oncekeeper/scenarios/internal/served"
+	"github.com/oncekeeper/oncekeeper/internal/served"
 )
 
 // policyOf is a file whose every grant shows in both values which file it is of.

@@ -183,12 +183,7 @@ func (p *Process) Stop(t testing.TB) {
 }
 
 // Hangup is SIGHUP.
-func (p *Process) Hangup(t testing.TB) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatalf("signal: %v", err)
-	}
-}
+func (p *Process) Hangup(t testing.TB) { p.signal(t, syscall.SIGHUP) }
 
 // Await returns when the log has text so many times.
 func (p *Process) Await(t testing.TB, text string, times int) {
