@@ -39,6 +39,12 @@ type busy struct{ left time.Duration }
 func (e *busy) Error() string { return oncekeeper.ErrInProgress.Error() }
 func (e *busy) Unwrap() error { return oncekeeper.ErrInProgress }
 
+// unfit is what this server, as it was set up, cannot do. No reason stands for it:
+// whoever set it up reads its words.
+type unfit struct{ text string }
+
+func (e *unfit) Error() string { return e.text }
+
 // fault gives the sentinel in err and what travels with it. A sentinel of nil is
 // an error that has none.
 func fault(err error) (*oncekeeper.Error, wire.Details) {
@@ -92,6 +98,9 @@ func (s *Server) batchError(ctx context.Context, err error) *pb.BatchError {
 func (s *Server) withoutSentinel(ctx context.Context, err error) *status.Status {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return status.FromContextError(err)
+	}
+	if e := (*unfit)(nil); errors.As(err, &e) {
+		return status.New(codes.FailedPrecondition, e.text)
 	}
 	s.log.ErrorContext(ctx, "a fault that nobody foresaw: please report it", "error", err)
 	return status.New(codes.Internal, "an internal fault: the server's log has it")

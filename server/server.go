@@ -50,22 +50,25 @@ type Config struct {
 	MaxWaiters, MaxWaitersPerKey int
 	// Sweep is how what has expired is deleted.
 	Sweep Sweeping
+	// BackupDir is where Backup makes backups, on this host. Default: Backup is refused.
+	BackupDir string
 	// Options go to grpc.NewServer, behind the server's own.
 	Options []grpc.ServerOption
 }
 
 // Server is the service. It serves once.
 type Server struct {
-	store    storage.Store
-	policies policy.Source
-	clock    clock.Clock
-	log      *slog.Logger
-	waiting  *waiting
-	watch    *watcher
-	sweeper  *sweeper
-	faults   *faultLog
-	health   *health.Server
-	grpc     *grpc.Server
+	store     storage.Store
+	policies  policy.Source
+	clock     clock.Clock
+	log       *slog.Logger
+	waiting   *waiting
+	watch     *watcher
+	sweeper   *sweeper
+	backupDir string
+	faults    *faultLog
+	health    *health.Server
+	grpc      *grpc.Server
 	// streams ends when those who watch the health must go; endStreams ends it.
 	streams    context.Context
 	endStreams context.CancelFunc
@@ -76,7 +79,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("server.Config: Store is required")
 	}
-	s := &Server{store: cfg.Store, clock: cfg.Clock, log: cfg.Logger, health: health.NewServer()}
+	s := &Server{store: cfg.Store, clock: cfg.Clock, log: cfg.Logger, health: health.NewServer(), backupDir: cfg.BackupDir}
 	var err error
 	if s.policies, err = cfg.policies(); err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ type cli struct {
 	List    listCmd    `cmd:"" help:"List keys and their states."`
 	Sweep   sweepCmd   `cmd:"" help:"Delete records whose retention has passed."`
 	Policy  policyCmd  `cmd:"" help:"Check or explain a policy file: what operations are given."`
+	Backup  backupCmd  `cmd:"" help:"Copy the embedded store of a service while it serves."`
 	Receipt receiptCmd `cmd:"" help:"Look after receipts, which lie in a database of your own."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 
@@ -65,7 +66,7 @@ func run(ctx context.Context, args []string, term console) int {
 		kong.Name("oncekeeper"),
 		kong.Description("An operation happens once, however often it is asked for."),
 		kong.UsageOnError(),
-		kong.Vars{"address": defaultAddress},
+		kong.Vars{"address": defaultAddress, "timeout": "10s"},
 		kong.Writers(term.out, term.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),

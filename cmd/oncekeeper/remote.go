@@ -22,7 +22,7 @@ const defaultAddress = "127.0.0.1:8460"
 // remote is how a command reaches the service.
 type remote struct {
 	Address string        `env:"ONCEKEEPER_ADDRESS" default:"${address}" help:"Address of the service."`
-	Timeout time.Duration `env:"ONCEKEEPER_TIMEOUT" default:"10s" help:"How long to wait for an answer of it."`
+	Timeout time.Duration `env:"ONCEKEEPER_TIMEOUT" default:"${timeout}" help:"How long to wait for an answer of it."`
 }
 
 func (r *remote) dial() (*grpc.ClientConn, error) {

@@ -24,6 +24,7 @@ type serveCmd struct {
 	Drain        time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
 
 	policyFlag
+	BackupDir string `env:"ONCEKEEPER_BACKUP_DIR" placeholder:"DIR" help:"Where oncekeeper backup may make backups of an embedded store, on this host: best on the file system of the store. Not set: nowhere."`
 
 	Sweep sweepFlags `embed:"" prefix:"sweep-"`
 }
@@ -76,7 +77,11 @@ func (c *serveCmd) close(store storage.Store) error {
 }
 
 func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies policy.Source, where string, log *slog.Logger, broken <-chan error) error {
-	srv, err := server.New(server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config()})
+	backups, err := makeBackupDir(c.BackupDir)
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ import (
 // prepareDir makes the directory and tells early, and clearly, why it will not
 // do.
 func (s *Store) prepareDir() error {
+	if err := checkFinished(s.cfg.Dir); err != nil {
+		return err
+	}
 	if err := makeDir(s.cfg.FS, s.cfg.Dir); err != nil {
 		return fmt.Errorf("making data directory %s: %w", s.cfg.Dir, err)
 	}

@@ -67,17 +67,25 @@ type Store struct {
 	// beforeDelete is a test's: between a sweep's choice and its delete.
 	beforeDelete func()
 
+	// beforeNaming is a test's: between a backup's copy and its name.
+	beforeNaming func()
+	inMemory     bool
+	backingUp    chan struct{} // holds one while a backup is made
+
 	// rounds counts the batches written.
 	rounds atomic.Int64
 
 	failure  atomic.Pointer[failure]
 	closing  sync.Once
 	closeErr error
-	// scans holds Close back while a List or a Sweep reads.
+	// scans holds Close back while a List, a Sweep or a Backup reads.
 	scans sync.RWMutex
 }
 
-var _ storage.Store = (*Store)(nil)
+var (
+	_ storage.Store    = (*Store)(nil)
+	_ storage.Backuper = (*Store)(nil)
+)
 
 type failure struct{ err error }
 
@@ -85,8 +93,9 @@ type failure struct{ err error }
 // another process has it, a newer version wrote it, it cannot be written, the
 // disk is full.
 func Open(cfg Config) (*Store, error) {
+	inMemory := cfg.Dir == ""
 	cfg = withDefaults(cfg)
-	s := &Store{cfg: cfg, done: make(chan struct{})}
+	s := &Store{cfg: cfg, done: make(chan struct{}), inMemory: inMemory, backingUp: make(chan struct{}, 1)}
 	s.engine.log, s.engine.fail = cfg.Logger, s.fail
 	if err := s.prepareDir(); err != nil {
 		return nil, err

@@ -711,6 +711,116 @@ func (*DeleteRecordResponse) Descriptor() ([]byte, []int) {
 	return file_oncekeeper_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
+type BackupRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new directory's, in the place that the server was given for backups: 1 to
+	// 100 letters, digits, hyphens, underscores and full stops, no full stop first.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_oncekeeper_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_oncekeeper_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_oncekeeper_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BackupRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type BackupResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is, on the server's host.
+	Directory string `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
+	// The store's clock as the backup began. What was answered before is in it; what
+	// was written meanwhile may be, whole.
+	BeginTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begin_time,json=beginTime,proto3" json:"begin_time,omitempty"`
+	// How large its files are. What they share with the store's own takes no room yet.
+	SizeBytes     int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_oncekeeper_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_oncekeeper_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_oncekeeper_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *BackupResponse) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *BackupResponse) GetBeginTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeginTime
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
 type ResolveRecordRequest_Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -719,7 +829,7 @@ type ResolveRecordRequest_Release struct {
 
 func (x *ResolveRecordRequest_Release) Reset() {
 	*x = ResolveRecordRequest_Release{}
-	mi := &file_oncekeeper_v1_admin_proto_msgTypes[8]
+	mi := &file_oncekeeper_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +841,7 @@ func (x *ResolveRecordRequest_Release) String() string {
 func (*ResolveRecordRequest_Release) ProtoMessage() {}
 
 func (x *ResolveRecordRequest_Release) ProtoReflect() protoreflect.Message {
-	mi := &file_oncekeeper_v1_admin_proto_msgTypes[8]
+	mi := &file_oncekeeper_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,12 +914,21 @@ const file_oncekeeper_v1_admin_proto_rawDesc = "" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x16\n" +
-	"\x14DeleteRecordResponse2\xdd\x02\n" +
+	"\x14DeleteRecordResponse\"#\n" +
+	"\rBackupRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x88\x01\n" +
+	"\x0eBackupResponse\x12\x1c\n" +
+	"\tdirectory\x18\x01 \x01(\tR\tdirectory\x129\n" +
+	"\n" +
+	"begin_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tbeginTime\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes2\xa4\x03\n" +
 	"\fAdminService\x12B\n" +
 	"\x05Sweep\x12\x1b.oncekeeper.v1.SweepRequest\x1a\x1c.oncekeeper.v1.SweepResponse\x12T\n" +
 	"\vListRecords\x12!.oncekeeper.v1.ListRecordsRequest\x1a\".oncekeeper.v1.ListRecordsResponse\x12Z\n" +
 	"\rResolveRecord\x12#.oncekeeper.v1.ResolveRecordRequest\x1a$.oncekeeper.v1.ResolveRecordResponse\x12W\n" +
-	"\fDeleteRecord\x12\".oncekeeper.v1.DeleteRecordRequest\x1a#.oncekeeper.v1.DeleteRecordResponseBd\n" +
+	"\fDeleteRecord\x12\".oncekeeper.v1.DeleteRecordRequest\x1a#.oncekeeper.v1.DeleteRecordResponse\x12E\n" +
+	"\x06Backup\x12\x1c.oncekeeper.v1.BackupRequest\x1a\x1d.oncekeeper.v1.BackupResponseBd\n" +
 	"\x11dev.oncekeeper.v1B\n" +
 	"AdminProtoP\x01ZAgithub.com/oncekeeper/oncekeeper/proto/oncekeeper/v1;oncekeeperv1b\x06proto3"
 
@@ -826,7 +945,7 @@ func file_oncekeeper_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_oncekeeper_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_oncekeeper_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_oncekeeper_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_oncekeeper_v1_admin_proto_goTypes = []any{
 	(ListRecordsRequest_View)(0),         // 0: oncekeeper.v1.ListRecordsRequest.View
 	(ListRecordsRequest_Order)(0),        // 1: oncekeeper.v1.ListRecordsRequest.Order
@@ -838,40 +957,45 @@ var file_oncekeeper_v1_admin_proto_goTypes = []any{
 	(*ResolveRecordResponse)(nil),        // 7: oncekeeper.v1.ResolveRecordResponse
 	(*DeleteRecordRequest)(nil),          // 8: oncekeeper.v1.DeleteRecordRequest
 	(*DeleteRecordResponse)(nil),         // 9: oncekeeper.v1.DeleteRecordResponse
-	(*ResolveRecordRequest_Release)(nil), // 10: oncekeeper.v1.ResolveRecordRequest.Release
-	(KeyRecord_State)(0),                 // 11: oncekeeper.v1.KeyRecord.State
-	(*timestamppb.Timestamp)(nil),        // 12: google.protobuf.Timestamp
-	(*KeyRecord)(nil),                    // 13: oncekeeper.v1.KeyRecord
-	(*Key)(nil),                          // 14: oncekeeper.v1.Key
-	(*StoredResponse)(nil),               // 15: oncekeeper.v1.StoredResponse
-	(*StoredStatus)(nil),                 // 16: oncekeeper.v1.StoredStatus
+	(*BackupRequest)(nil),                // 10: oncekeeper.v1.BackupRequest
+	(*BackupResponse)(nil),               // 11: oncekeeper.v1.BackupResponse
+	(*ResolveRecordRequest_Release)(nil), // 12: oncekeeper.v1.ResolveRecordRequest.Release
+	(KeyRecord_State)(0),                 // 13: oncekeeper.v1.KeyRecord.State
+	(*timestamppb.Timestamp)(nil),        // 14: google.protobuf.Timestamp
+	(*KeyRecord)(nil),                    // 15: oncekeeper.v1.KeyRecord
+	(*Key)(nil),                          // 16: oncekeeper.v1.Key
+	(*StoredResponse)(nil),               // 17: oncekeeper.v1.StoredResponse
+	(*StoredStatus)(nil),                 // 18: oncekeeper.v1.StoredStatus
 }
 var file_oncekeeper_v1_admin_proto_depIdxs = []int32{
-	11, // 0: oncekeeper.v1.ListRecordsRequest.states:type_name -> oncekeeper.v1.KeyRecord.State
-	12, // 1: oncekeeper.v1.ListRecordsRequest.created_after:type_name -> google.protobuf.Timestamp
-	12, // 2: oncekeeper.v1.ListRecordsRequest.created_before:type_name -> google.protobuf.Timestamp
+	13, // 0: oncekeeper.v1.ListRecordsRequest.states:type_name -> oncekeeper.v1.KeyRecord.State
+	14, // 1: oncekeeper.v1.ListRecordsRequest.created_after:type_name -> google.protobuf.Timestamp
+	14, // 2: oncekeeper.v1.ListRecordsRequest.created_before:type_name -> google.protobuf.Timestamp
 	1,  // 3: oncekeeper.v1.ListRecordsRequest.order:type_name -> oncekeeper.v1.ListRecordsRequest.Order
 	0,  // 4: oncekeeper.v1.ListRecordsRequest.view:type_name -> oncekeeper.v1.ListRecordsRequest.View
-	13, // 5: oncekeeper.v1.ListRecordsResponse.records:type_name -> oncekeeper.v1.KeyRecord
-	14, // 6: oncekeeper.v1.ResolveRecordRequest.key:type_name -> oncekeeper.v1.Key
-	15, // 7: oncekeeper.v1.ResolveRecordRequest.completed:type_name -> oncekeeper.v1.StoredResponse
-	16, // 8: oncekeeper.v1.ResolveRecordRequest.failed:type_name -> oncekeeper.v1.StoredStatus
-	10, // 9: oncekeeper.v1.ResolveRecordRequest.release:type_name -> oncekeeper.v1.ResolveRecordRequest.Release
-	13, // 10: oncekeeper.v1.ResolveRecordResponse.record:type_name -> oncekeeper.v1.KeyRecord
-	14, // 11: oncekeeper.v1.DeleteRecordRequest.key:type_name -> oncekeeper.v1.Key
-	2,  // 12: oncekeeper.v1.AdminService.Sweep:input_type -> oncekeeper.v1.SweepRequest
-	4,  // 13: oncekeeper.v1.AdminService.ListRecords:input_type -> oncekeeper.v1.ListRecordsRequest
-	6,  // 14: oncekeeper.v1.AdminService.ResolveRecord:input_type -> oncekeeper.v1.ResolveRecordRequest
-	8,  // 15: oncekeeper.v1.AdminService.DeleteRecord:input_type -> oncekeeper.v1.DeleteRecordRequest
-	3,  // 16: oncekeeper.v1.AdminService.Sweep:output_type -> oncekeeper.v1.SweepResponse
-	5,  // 17: oncekeeper.v1.AdminService.ListRecords:output_type -> oncekeeper.v1.ListRecordsResponse
-	7,  // 18: oncekeeper.v1.AdminService.ResolveRecord:output_type -> oncekeeper.v1.ResolveRecordResponse
-	9,  // 19: oncekeeper.v1.AdminService.DeleteRecord:output_type -> oncekeeper.v1.DeleteRecordResponse
-	16, // [16:20] is the sub-list for method output_type
-	12, // [12:16] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 5: oncekeeper.v1.ListRecordsResponse.records:type_name -> oncekeeper.v1.KeyRecord
+	16, // 6: oncekeeper.v1.ResolveRecordRequest.key:type_name -> oncekeeper.v1.Key
+	17, // 7: oncekeeper.v1.ResolveRecordRequest.completed:type_name -> oncekeeper.v1.StoredResponse
+	18, // 8: oncekeeper.v1.ResolveRecordRequest.failed:type_name -> oncekeeper.v1.StoredStatus
+	12, // 9: oncekeeper.v1.ResolveRecordRequest.release:type_name -> oncekeeper.v1.ResolveRecordRequest.Release
+	15, // 10: oncekeeper.v1.ResolveRecordResponse.record:type_name -> oncekeeper.v1.KeyRecord
+	16, // 11: oncekeeper.v1.DeleteRecordRequest.key:type_name -> oncekeeper.v1.Key
+	14, // 12: oncekeeper.v1.BackupResponse.begin_time:type_name -> google.protobuf.Timestamp
+	2,  // 13: oncekeeper.v1.AdminService.Sweep:input_type -> oncekeeper.v1.SweepRequest
+	4,  // 14: oncekeeper.v1.AdminService.ListRecords:input_type -> oncekeeper.v1.ListRecordsRequest
+	6,  // 15: oncekeeper.v1.AdminService.ResolveRecord:input_type -> oncekeeper.v1.ResolveRecordRequest
+	8,  // 16: oncekeeper.v1.AdminService.DeleteRecord:input_type -> oncekeeper.v1.DeleteRecordRequest
+	10, // 17: oncekeeper.v1.AdminService.Backup:input_type -> oncekeeper.v1.BackupRequest
+	3,  // 18: oncekeeper.v1.AdminService.Sweep:output_type -> oncekeeper.v1.SweepResponse
+	5,  // 19: oncekeeper.v1.AdminService.ListRecords:output_type -> oncekeeper.v1.ListRecordsResponse
+	7,  // 20: oncekeeper.v1.AdminService.ResolveRecord:output_type -> oncekeeper.v1.ResolveRecordResponse
+	9,  // 21: oncekeeper.v1.AdminService.DeleteRecord:output_type -> oncekeeper.v1.DeleteRecordResponse
+	11, // 22: oncekeeper.v1.AdminService.Backup:output_type -> oncekeeper.v1.BackupResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_oncekeeper_v1_admin_proto_init() }
@@ -891,7 +1015,7 @@ func file_oncekeeper_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncekeeper_v1_admin_proto_rawDesc), len(file_oncekeeper_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

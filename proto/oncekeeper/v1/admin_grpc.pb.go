@@ -26,6 +26,7 @@ const (
 	AdminService_ListRecords_FullMethodName   = "/oncekeeper.v1.AdminService/ListRecords"
 	AdminService_ResolveRecord_FullMethodName = "/oncekeeper.v1.AdminService/ResolveRecord"
 	AdminService_DeleteRecord_FullMethodName  = "/oncekeeper.v1.AdminService/DeleteRecord"
+	AdminService_Backup_FullMethodName        = "/oncekeeper.v1.AdminService/Backup"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -43,6 +44,10 @@ type AdminServiceClient interface {
 	// fingerprint, is granted, under a greater token. A receipt in the business
 	// database is not this service's: delete it first.
 	DeleteRecord(ctx context.Context, in *DeleteRecordRequest, opts ...grpc.CallOption) (*DeleteRecordResponse, error)
+	// Backup copies the whole store, while it serves, to a directory of the server's
+	// host. It is FAILED_PRECONDITION, with no reason, where the server was given no
+	// place for backups, or its store is one that is backed up by other means.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupResponse, error)
 }
 
 type adminServiceClient struct {
@@ -93,6 +98,16 @@ func (c *adminServiceClient) DeleteRecord(ctx context.Context, in *DeleteRecordR
 	return out, nil
 }
 
+func (c *adminServiceClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BackupResponse)
+	err := c.cc.Invoke(ctx, AdminService_Backup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -108,6 +123,10 @@ type AdminServiceServer interface {
 	// fingerprint, is granted, under a greater token. A receipt in the business
 	// database is not this service's: delete it first.
 	DeleteRecord(context.Context, *DeleteRecordRequest) (*DeleteRecordResponse, error)
+	// Backup copies the whole store, while it serves, to a directory of the server's
+	// host. It is FAILED_PRECONDITION, with no reason, where the server was given no
+	// place for backups, or its store is one that is backed up by other means.
+	Backup(context.Context, *BackupRequest) (*BackupResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -129,6 +148,9 @@ func (UnimplementedAdminServiceServer) ResolveRecord(context.Context, *ResolveRe
 }
 func (UnimplementedAdminServiceServer) DeleteRecord(context.Context, *DeleteRecordRequest) (*DeleteRecordResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteRecord not implemented")
+}
+func (UnimplementedAdminServiceServer) Backup(context.Context, *BackupRequest) (*BackupResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Backup not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -223,6 +245,24 @@ func _AdminService_DeleteRecord_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Backup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Backup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Backup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Backup(ctx, req.(*BackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -245,6 +285,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteRecord",
 			Handler:    _AdminService_DeleteRecord_Handler,
+		},
+		{
+			MethodName: "Backup",
+			Handler:    _AdminService_Backup_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
