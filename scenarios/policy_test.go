@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/internal/served"
+	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
 
 // policyOf is a file whose every grant shows in both values which file it is of.

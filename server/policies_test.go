@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +129,46 @@ func TestEachItemOfABatchHasThePolicyOfItsOwnKey(t *testing.T) {
 			if got := res.GetResults()[i].GetResponse().GetGrant().GetLease().AsDuration(); got != want {
 				t.Errorf("item %d has a lease of %v, want %v", i, got, want)
 			}
+		}
+	})
+}
+
+// turning gives another set each time that it is asked.
+type turning struct {
+	sets  []*policy.Set
+	asked atomic.Int64
+}
+
+func (f *turning) Current() *policy.Set {
+	return f.sets[int(f.asked.Add(1))%len(f.sets)]
+}
+
+func TestACallIsJudgedByOnePolicyFromItsBeginningToItsEnd(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, on records) {
+		source := &turning{sets: []*policy.Set{policies(t, generous), policies(t, strict)}}
+		h := start(t, on, setup{config: func(cfg *server.Config) { cfg.Policy, cfg.Policies = nil, source }})
+		whole := func(name string, g *pb.Grant) {
+			t.Helper()
+			lease, limit := g.GetLease().AsDuration(), g.GetMaxResponseBytes()
+			if (lease != 10*time.Minute || limit != 1<<20) && (lease != 5*time.Second || limit != 16) {
+				t.Errorf("%s gives a lease of %v and %d bytes, which are of two policies", name, lease, limit)
+			}
+		}
+		for i := range 4 {
+			whole("Begin", h.grant(t, begin(fmt.Sprint(i), "a")))
+		}
+		res, err := h.BatchBegin(testContext(t), &pb.BatchBeginRequest{Requests: []*pb.BeginRequest{begin("5", "a"), begin("6", "a"), begin("7", "a")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits := map[int64]bool{}
+		for _, item := range res.GetResults() {
+			g := item.GetResponse().GetGrant()
+			whole("BatchBegin", g)
+			limits[g.GetMaxResponseBytes()] = true
+		}
+		if len(limits) != 1 {
+			t.Errorf("the items of one batch have the limits %v of two policies", limits)
 		}
 	})
 }
