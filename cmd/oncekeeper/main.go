@@ -23,17 +23,19 @@ const (
 
 // cli declares each setting once: flag, environment variable, default, help.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the service."`
-	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or show how far it is."`
-	Get     getCmd     `cmd:"" help:"Show what is known of a key."`
-	Resolve resolveCmd `cmd:"" help:"Decide a key that no attempt will settle."`
-	Delete  deleteCmd  `cmd:"" help:"Forget what is known of a key."`
-	List    listCmd    `cmd:"" help:"List keys and their states."`
-	Sweep   sweepCmd   `cmd:"" help:"Delete records whose retention has passed."`
-	Policy  policyCmd  `cmd:"" help:"Check or explain a policy file: what operations are given."`
-	Backup  backupCmd  `cmd:"" help:"Copy the embedded store of a service while it serves."`
-	Receipt receiptCmd `cmd:"" help:"Look after receipts, which lie in a database of your own."`
-	Version versionCmd `cmd:"" help:"Show the version."`
+	Serve      serveCmd      `cmd:"" help:"Run the service."`
+	Migrate    migrateCmd    `cmd:"" help:"Bring a database's schema up to date, or show how far it is."`
+	Get        getCmd        `cmd:"" help:"Show what is known of a key."`
+	Resolve    resolveCmd    `cmd:"" help:"Decide a key that no attempt will settle."`
+	Delete     deleteCmd     `cmd:"" help:"Forget what is known of a key."`
+	List       listCmd       `cmd:"" help:"List keys and their states."`
+	Sweep      sweepCmd      `cmd:"" help:"Delete records whose retention has passed."`
+	Policy     policyCmd     `cmd:"" help:"Check or explain a policy file: what operations are given."`
+	Backup     backupCmd     `cmd:"" help:"Copy the embedded store of a service while it serves."`
+	Receipt    receiptCmd    `cmd:"" help:"Look after receipts, which lie in a database of your own."`
+	Completion completionCmd `cmd:"" help:"Print what has a shell complete these commands."`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"Print what may be typed next."`
+	Version    versionCmd    `cmd:"" help:"Show the version."`
 
 	Log logFlags `embed:"" prefix:"log-"`
 }
@@ -47,7 +49,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	// A second signal is not caught: it ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr, asks: isTerminal(os.Stdin)}))
+	os.Exit(run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr, asks: isTerminal(os.Stdin), shows: isTerminal(os.Stderr)}))
 }
 
 // console is what a command reads and where it writes.
@@ -56,6 +58,8 @@ type console struct {
 	out, err io.Writer
 	// asks: who runs the command is there to answer.
 	asks bool
+	// shows: err is a terminal, where a line may be drawn over.
+	shows bool
 }
 
 // run is main with nothing of the process in it; it gives the exit code.

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -23,10 +22,16 @@ const defaultAddress = "127.0.0.1:8460"
 type remote struct {
 	Address string        `env:"ONCEKEEPER_ADDRESS" default:"${address}" help:"Address of the service."`
 	Timeout time.Duration `env:"ONCEKEEPER_TIMEOUT" default:"${timeout}" help:"How long to wait for an answer of it."`
+
+	credentialFlags
 }
 
 func (r *remote) dial() (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(r.Address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	opts, err := r.options(r.Address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(r.Address, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("--address %s: %w", r.Address, err)
 	}
@@ -51,7 +56,9 @@ func (r *remote) explain(err error) error {
 	case status.Code(err) == codes.DeadlineExceeded:
 		return fmt.Errorf("no answer from %s within %v: give it longer with --timeout", r.Address, r.Timeout)
 	case status.Code(err) == codes.Unavailable:
-		return fmt.Errorf("no answer from %s: is the service running there? (%s)", r.Address, message)
+		return fmt.Errorf("no answer from %s: is the service running there? (asked %s: %s)", r.Address, r.speaks(), message)
+	case status.Code(err) == codes.Unauthenticated:
+		return fmt.Errorf("the service at %s does not know who is asking: give a token, in ONCEKEEPER_TOKEN or --token-file, or --cert and --key", r.Address)
 	case status.Code(err) == codes.Unimplemented:
 		return fmt.Errorf("the service at %s does not know this call: it is of another version than this command (%s)", r.Address, message)
 	default:

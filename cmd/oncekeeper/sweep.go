@@ -76,37 +76,49 @@ func (c *sweepCmd) Run(ctx context.Context, term console) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	admin := pb.NewAdminServiceClient(conn)
 	total := swept{DryRun: c.DryRun, More: true}
-	shows := isTerminal(term.err)
+	progress := c.bar(ctx, term, admin)
+	defer progress.clear()
 	for total.More && (c.Max == 0 || total.Records < c.Max) {
-		res, err := ask(ctx, &c.remote, pb.NewAdminServiceClient(conn).Sweep, c.request(total.Records))
+		progress.show(total.Records, "swept")
+		res, err := ask(ctx, &c.remote, admin.Sweep, c.request(total.Records, c.DryRun))
 		if err != nil {
+			progress.clear()
 			return c.stopped(err, total)
 		}
 		total.Records += res.GetSwept()
 		total.More = res.GetMore()
-		if shows && total.More && !c.DryRun {
-			_, _ = fmt.Fprintf(term.err, "\r%d swept …", total.Records)
-		}
 		if res.GetSwept() == 0 || c.DryRun {
 			break
 		}
 	}
-	if shows {
-		_, _ = fmt.Fprint(term.err, "\r\x1b[K")
-	}
+	progress.clear()
 	return c.print(term, total)
 }
 
-func (c *sweepCmd) request(done int64) *pb.SweepRequest {
+// bar counts first, on a terminal, so that there is an end to go to.
+func (c *sweepCmd) bar(ctx context.Context, term console, admin pb.AdminServiceClient) bar {
+	if !term.shows || c.DryRun {
+		return bar{}
+	}
+	b := bar{to: term.err}
+	b.show(0, "swept: counting")
+	if res, err := ask(ctx, &c.remote, admin.Sweep, c.request(0, true)); err == nil {
+		b.total = res.GetSwept()
+	}
+	return b
+}
+
+func (c *sweepCmd) request(done int64, count bool) *pb.SweepRequest {
 	bound := int64(sweepCall)
-	if c.DryRun { // one call counts all
+	if count { // one call counts all
 		bound = math.MaxInt32
 	}
 	if c.Max > 0 {
 		bound = min(bound, c.Max-done)
 	}
-	return &pb.SweepRequest{Tenant: c.Tenant, Operation: c.Operation, MaxRecords: int32(bound), DryRun: c.DryRun}
+	return &pb.SweepRequest{Tenant: c.Tenant, Operation: c.Operation, MaxRecords: int32(bound), DryRun: count}
 }
 
 // stopped says what was done before err.
