@@ -53,6 +53,12 @@ func isToken(s string) bool {
 	return s != ""
 }
 
+// isValue: what a header's value may hold. With anything else whoever reads the
+// answer refuses the whole of it.
+func isValue(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
 // readNames gives the names as net/http spells them, each once, and refuses those
 // that are never replayed.
 func readNames(names []string) ([]string, error) {
@@ -91,7 +97,7 @@ func setReplayed(to http.Header, kept []oncekeeper.MetadataEntry) {
 	seen := map[string]bool{}
 	for _, entry := range kept {
 		name, value := http.CanonicalHeaderKey(entry.Name), string(entry.Value)
-		if entry.Kind != oncekeeper.MetadataHeader || !replays(name) || strings.ContainsAny(value, "\r\n\x00") {
+		if entry.Kind != oncekeeper.MetadataHeader || !replays(name) || !isValue(value) {
 			continue
 		}
 		if !seen[name] {

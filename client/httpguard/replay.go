@@ -53,7 +53,7 @@ func give(w http.ResponseWriter, kept *oncekeeper.Response, replayed bool) {
 	setReplayed(h, kept.Metadata)
 	// With none, net/http is kept from guessing one: the first caller got none.
 	h["Content-Type"] = nil
-	if kept.ContentType != "" {
+	if kept.ContentType != "" && isValue(kept.ContentType) {
 		h.Set("Content-Type", kept.ContentType)
 	}
 	if replayed {
