@@ -3,6 +3,7 @@ package codec
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -148,7 +149,12 @@ func statusFromProto(p *recordv1.Status) *oncekeeper.Status {
 	return &oncekeeper.Status{Code: p.GetCode(), Message: p.GetMessage(), Details: p.GetDetails()}
 }
 
-func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+// micros keeps a length of time that no Duration holds from passing for another,
+// below zero perhaps.
+func micros(us int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Microsecond)
+	return time.Duration(max(-most, min(us, most))) * time.Microsecond
+}
 
 // narrow keeps a value that does not fit from passing for one that is known.
 func narrow(v uint32) uint8 { return uint8(min(v, 255)) }
