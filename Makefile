@@ -13,6 +13,9 @@ TEST_TIMEOUT ?= 10m
 RACE_TIMEOUT ?= 20m
 PACKAGES ?= ./...
 BENCH ?= .
+SOAK ?= 30m
+SOAK_RATE ?= 200
+SOAK_CSV ?=
 BENCH_COUNT ?= 1
 
 .PHONY: help
@@ -57,6 +60,14 @@ bench-compare: bin/benchstat ## Compare two saved outputs of bench (OLD=file NEW
 sweep-proof: modules postgres ## Sweep two million records under load on each store (half an hour, 10 GB of disk, a quiet machine)
 	ONCEKEEPER_SWEEP_RECORDS=2000000 go test -run '^$$' -bench UnderLoad -benchtime 1x -v -timeout 90m ./scenarios/sweeping
 	go test -run '^$$' -bench Sweep -benchtime 500000x ./storage/pebble ./storage/postgres
+
+.PHONY: fuzz
+fuzz: modules ## Fuzz every target for FUZZTIME (30s), or those that fit FUZZ=regexp
+	tools/fuzz
+
+.PHONY: soak
+soak: modules postgres ## Load a server on each store for SOAK (30m) and judge that it stays flat (SOAK_RATE=200 SOAK_CSV=folder)
+	go test -count 1 -timeout 0 -v ./scenarios/soak -soak.for $(SOAK) -soak.rate $(SOAK_RATE) -soak.csv '$(SOAK_CSV)'
 
 .PHONY: modules
 modules:

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // FuzzJSON: what is accepted is JSON, and its canonical form is the same document
@@ -119,5 +122,45 @@ func FuzzProto(f *testing.F) {
 		if second := canonicalProto(t, d, again); !bytes.Equal(second, canonical) {
 			t.Fatalf("canonical of canonical: got %x, want %x", second, canonical)
 		}
+		// The order of unknown fields, and the bytes in an Any, are canonical too, and
+		// proto.Equal wants them as they came.
+		was, is := known(m), known(again)
+		if !proto.Equal(was, is) {
+			t.Fatalf("%x has become another message, %x:\n%v\n%v", wire, canonical, was, is)
+		}
+	})
+}
+
+// known is a copy of m without unknown fields and without the content of Anys.
+func known(m protoreflect.Message) proto.Message {
+	c := proto.Clone(m.Interface())
+	strip(c.ProtoReflect())
+	return c
+}
+
+func strip(m protoreflect.Message) {
+	m.SetUnknown(nil)
+	if content := anyContent(m.Descriptor()); content != nil {
+		m.Clear(content)
+		return
+	}
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.IsMap():
+			if field.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
+					strip(value.Message())
+					return true
+				})
+			}
+		case field.Message() == nil:
+		case field.IsList():
+			for i := range v.List().Len() {
+				strip(v.List().Get(i).Message())
+			}
+		default:
+			strip(v.Message())
+		}
+		return true
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/dunglas/httpsfv"
 )
 
 func TestAFieldNamesOneKeyOrIsRefused(t *testing.T) {
@@ -106,6 +108,40 @@ func FuzzParse(f *testing.F) {
 		}
 		if again, _, err := Parse([]string{written}); again != key || err != nil {
 			t.Fatalf("Parse(%q) = %q, and written as %q it is %q, %v", value, key, written, again, err)
+		}
+	})
+}
+
+// FuzzParseReadsWhatAStructuredFieldSays has another's parser of RFC 9651 for a
+// judge: a String is a key, a Token and a number are the key of the same
+// characters, and nothing else that it reads is any.
+func FuzzParseReadsWhatAStructuredFieldSays(f *testing.F) {
+	for _, seed := range []string{
+		`"k"`, `"a\"b"`, `"a\\"`, `"k";v=1`, `"a", "b"`, "k", "a/b:c", "42", "-1.5", "?1", ":YQ==:", "(a b)", "@1", `%"caf%c3%a9"`, " \"k\" ", "\tk", "1e5", "8e03978e-40d5",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		key, _, err := Parse([]string{value})
+		item, fault := httpsfv.UnmarshalItem([]string{strings.Trim(value, "\t")})
+		trimmed := strings.Trim(value, " \t")
+		if fault != nil {
+			if err == nil && trimmed[0] == '"' {
+				t.Fatalf("Parse(%q) = %q, which is no structured field: %v", value, key, fault)
+			}
+			return
+		}
+		want := ""
+		if len(item.Params.Names()) == 0 {
+			switch v := item.Value.(type) {
+			case string:
+				want = v
+			case httpsfv.Token, int64, float64:
+				want = trimmed
+			}
+		}
+		if key != want || (err == nil) != (want != "") {
+			t.Fatalf("Parse(%q) = %q, %v; as a structured field it is %#v, so want %q", value, key, err, item, want)
 		}
 	})
 }
