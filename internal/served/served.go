@@ -95,20 +95,35 @@ func (s *said) now() (text string, grown <-chan struct{}) {
 	return s.text.String(), s.grown
 }
 
+// PID is the process's own.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Start starts the binary on a store and an address, and returns when it listens.
 // It is killed when the test ends.
 func Start(t testing.TB, store, address string, args ...string) *Process {
+	t.Helper()
+	return StartHeard(t, func(string) bool { return false }, store, address, args...)
+}
+
+// StartHeard is Start, and has heard take each line that the process says; one that
+// it says true of is not kept for the account of how the process ended.
+func StartHeard(t testing.TB, heard func(line string) bool, store, address string, args ...string) *Process {
 	t.Helper()
 	path, err := Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Run(t, path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
+	return run(t, heard, path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
 }
 
 // Run starts a command that logs as serve does, and returns when it listens. It is
 // killed when the test ends.
 func Run(t testing.TB, path string, args ...string) *Process {
+	t.Helper()
+	return run(t, func(string) bool { return false }, path, args...)
+}
+
+func run(t testing.TB, heard func(line string) bool, path string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(path, args...)
 	logs, err := cmd.StderrPipe()
@@ -122,6 +137,9 @@ func Run(t testing.TB, path string, args ...string) *Process {
 	listening := make(chan bool, 1)
 	go func() {
 		for lines := bufio.NewScanner(logs); lines.Scan(); {
+			if heard(lines.Text()) {
+				continue
+			}
 			var line struct{ Msg string }
 			_ = json.Unmarshal(lines.Bytes(), &line)
 			if line.Msg == "listening" {
