@@ -30,7 +30,7 @@ func (s admin) Backup(ctx context.Context, req *pb.BackupRequest) (*pb.BackupRes
 	if err := f.err(); err != nil {
 		return nil, s.statusOf(ctx, err, "")
 	}
-	store, can := s.store.(storage.Backuper)
+	store, can := s.store.Store.(storage.Backuper)
 	switch {
 	case !can:
 		return nil, s.statusOf(ctx, errNoBackups, "")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/clock"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/internal/answers"
 	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
@@ -52,13 +54,18 @@ type Config struct {
 	Sweep Sweeping
 	// BackupDir is where Backup makes backups, on this host. Default: Backup is refused.
 	BackupDir string
+	// Metrics is where the server's numbers are registered, one server to a registry.
+	// Default: nowhere.
+	Metrics prometheus.Registerer
 	// Options go to grpc.NewServer, behind the server's own.
 	Options []grpc.ServerOption
 }
 
 // Server is the service. It serves once.
 type Server struct {
-	store     storage.Store
+	store     *measured
+	counts    *answers.Counts
+	exposed   *exposed
 	policies  policy.Source
 	clock     clock.Clock
 	log       *slog.Logger
@@ -79,7 +86,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("server.Config: Store is required")
 	}
-	s := &Server{store: cfg.Store, clock: cfg.Clock, log: cfg.Logger, health: health.NewServer(), backupDir: cfg.BackupDir}
+	s := &Server{
+		clock: cfg.Clock, log: cfg.Logger, health: health.NewServer(), backupDir: cfg.BackupDir,
+		counts: newCounts(), exposed: newExposed(cfg.Metrics),
+	}
 	var err error
 	if s.policies, err = cfg.policies(); err != nil {
 		return nil, err
@@ -94,19 +104,23 @@ func New(cfg Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.store = measure(cfg.Store, s.clock)
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.faults = newFaultLog(s.clock)
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.watch = newWatcher(s)
 	s.sweeper = &sweeper{store: s.store, clock: s.clock, log: s.log, cfg: sweep, failed: s.logUnasked}
 	s.grpc = grpc.NewServer(append(s.options(), cfg.Options...)...)
-	registerStrict(s.grpc, &pb.IdempotencyService_ServiceDesc, idempotency{Server: s})
-	registerStrict(s.grpc, &pb.AdminService_ServiceDesc, admin{Server: s})
+	s.registerStrict(&pb.IdempotencyService_ServiceDesc, idempotency{Server: s})
+	s.registerStrict(&pb.AdminService_ServiceDesc, admin{Server: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	for _, service := range []string{pb.IdempotencyService_ServiceDesc.ServiceName, pb.AdminService_ServiceDesc.ServiceName} {
 		s.health.SetServingStatus(service, healthpb.HealthCheckResponse_SERVING)
 	}
 	reflection.Register(s.grpc)
+	if err := s.exposed.register(s); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -122,7 +136,7 @@ func orDefault(n, otherwise int) int {
 const maxMessage = 4 << 20
 
 func (s *Server) options() []grpc.ServerOption {
-	return []grpc.ServerOption{
+	return append(s.exposed.options(s),
 		grpc.ForceServerCodecV2(strictCodec{}),
 		// A batch of settlements, or one with the largest response.
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -136,7 +150,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)), s.letStreamGo),
-	}
+	)
 }
 
 // letStreamGo ends a stream when the server stops: a health watcher would hold it

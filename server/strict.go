@@ -44,18 +44,25 @@ func (strictCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // registerStrict registers a service of unary methods whose undecodable requests
 // are answered as invalid.
-func registerStrict(to *grpc.Server, desc *grpc.ServiceDesc, impl any) {
+func (s *Server) registerStrict(desc *grpc.ServiceDesc, impl any) {
 	strict := *desc
 	strict.Methods = make([]grpc.MethodDesc, len(desc.Methods))
 	for i, m := range desc.Methods {
+		name := "/" + desc.ServiceName + "/" + m.MethodName
 		strict.Methods[i] = grpc.MethodDesc{
 			MethodName: m.MethodName,
 			Handler: func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-				return m.Handler(srv, ctx, func(v any) error { return decodeStrict(ctx, dec, v) }, interceptor)
+				return m.Handler(srv, ctx, func(v any) error {
+					err := decodeStrict(ctx, dec, v)
+					if err != nil {
+						s.countUndecoded(name)
+					}
+					return err
+				}, interceptor)
 			},
 		}
 	}
-	to.RegisterService(&strict, impl)
+	s.grpc.RegisterService(&strict, impl)
 }
 
 func decodeStrict(ctx context.Context, dec func(any) error, v any) error {

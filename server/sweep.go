@@ -22,6 +22,7 @@ func (s admin) Sweep(ctx context.Context, req *pb.SweepRequest) (*pb.SweepRespon
 	q.Grace = s.sweeper.cfg.Grace
 	swept, err := s.sweepUntil(ctx, q)
 	if !q.DryRun {
+		s.sweeper.counts.byHand.Add(swept.Records)
 		s.log.InfoContext(ctx, "an operator swept", "records", swept.Records, "more", swept.More)
 	}
 	if err != nil {

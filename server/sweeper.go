@@ -73,6 +73,7 @@ type sweeper struct {
 	cfg    Sweeping
 	failed func(context.Context, error)
 	last   *reading
+	counts sweepCounts
 }
 
 // reading is the store's clock as it was seen between two moments of this host's
@@ -139,11 +140,13 @@ func (w *sweeper) turn(ctx context.Context) bool {
 		}
 		swept, err := w.batch(ctx)
 		total += swept.Records
+		w.counts.swept.Add(swept.Records)
 		if err != nil {
 			w.tell(ctx, err)
 			return true
 		}
 		if !swept.More || swept.Records == 0 {
+			w.counts.ran(w.clock.Now())
 			return true
 		}
 		if clock.Sleep(ctx, w.clock, time.Duration(swept.Records)*time.Second/time.Duration(w.cfg.Rate)) != nil {
@@ -175,6 +178,7 @@ func (w *sweeper) steady(ctx context.Context) (steady, jumped bool) {
 	if jump.Abs() <= maxJump {
 		return true, false
 	}
+	w.counts.stopped.Store(true)
 	w.log.ErrorContext(ctx, "the store's clock jumped, and records may seem to have expired that have not: this server sweeps no more. "+
 		"Set the clock right, then restart the server", "jump", jump.String())
 	return false, true
@@ -191,8 +195,11 @@ func (w *sweeper) look(ctx context.Context) (reading, error) {
 
 // tell passes over the server's own end.
 func (w *sweeper) tell(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.counts.failed.Add(1)
 	switch {
-	case ctx.Err() != nil:
 	case errors.Is(err, context.DeadlineExceeded):
 		w.log.WarnContext(ctx, "the store was too slow for the sweeper, which goes on with its next run. "+
 			"Where this comes again, sweep in smaller batches, and look at what keeps the store busy", "within", sweepTimeout.String(), "batch", w.cfg.Batch)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/oncekeeper/oncekeeper"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/server"
@@ -20,6 +22,8 @@ type sweepable struct {
 	wrong atomic.Int64 // microseconds
 	err   atomic.Pointer[error]
 	swept chan storage.Swept
+	// metrics of the server that sweeps it.
+	metrics *prometheus.Registry
 }
 
 func (s *sweepable) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
@@ -44,8 +48,8 @@ func swept(t *testing.T, on records, with server.Sweeping) (*operated, *sweepabl
 	with.Interval = time.Minute
 	var store *sweepable
 	h := operate(t, on, func(cfg *server.Config) {
-		store = &sweepable{Store: cfg.Store, swept: make(chan storage.Swept, 100)}
-		cfg.Store, cfg.Sweep = store, with
+		store = &sweepable{Store: cfg.Store, swept: make(chan storage.Swept, 100), metrics: prometheus.NewPedanticRegistry()}
+		cfg.Store, cfg.Sweep, cfg.Metrics = store, with, store.metrics
 	})
 	h.sleeps(t)
 	return h, store

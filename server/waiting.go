@@ -28,6 +28,8 @@ type waiting struct {
 	keys   map[oncekeeper.Key]*line
 	all    int
 	closed bool
+
+	counts waitCounts
 }
 
 // busyAlarm is how often the store is asked about a key that is busy for no reason
@@ -74,7 +76,14 @@ func (q *waiting) join(cmd lifecycle.Begin) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.keys[cmd.Key]
-	if q.closed || q.all >= q.maxAll || (l != nil && l.guests >= q.maxKey) {
+	switch {
+	case q.closed:
+		return nil
+	case q.all >= q.maxAll:
+		q.counts.full.Add(1)
+		return nil
+	case l != nil && l.guests >= q.maxKey:
+		q.counts.keyFull.Add(1)
 		return nil
 	}
 	if l == nil {
@@ -111,7 +120,7 @@ func (q *waiting) sleep(w *waiter, res storage.Result) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		w.wake <- wakeup{closing: true}
+		q.rouse(w, wakeup{closing: true})
 		return
 	}
 	l := q.keys[w.cmd.Key]
@@ -183,9 +192,9 @@ func (q *waiting) review(key oncekeeper.Key, l *line) {
 				continue
 			}
 			l.turn = w
-			w.wake <- wakeup{}
+			q.rouse(w, wakeup{})
 		default:
-			w.wake <- wakeup{answer: &storage.Result{Verdict: verdict, Record: next, Now: l.latest.Now}}
+			q.rouse(w, wakeup{answer: &storage.Result{Verdict: verdict, Record: next, Now: l.latest.Now}})
 		}
 	}
 	clear(l.asleep[len(asleep):])
@@ -216,7 +225,7 @@ func (q *waiting) alarm(key oncekeeper.Key, l *line) {
 	}
 	l.turn = l.asleep[0]
 	l.asleep = append(l.asleep[:0], l.asleep[1:]...)
-	l.turn.wake <- wakeup{}
+	q.rouse(l.turn, wakeup{})
 }
 
 func (l *line) remove(w *waiter) {
@@ -235,6 +244,19 @@ func (l *line) stopTimer() {
 	}
 }
 
+// size gives how many wait, and for how many keys.
+func (q *waiting) size() (waiters, keys int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.all, len(q.keys)
+}
+
+// rouse ends w's sleep.
+func (q *waiting) rouse(w *waiter, by wakeup) {
+	q.counts.woke(by)
+	w.wake <- by
+}
+
 // close wakes everyone; nobody sleeps from then on.
 func (q *waiting) close() {
 	q.mu.Lock()
@@ -243,7 +265,7 @@ func (q *waiting) close() {
 	for _, l := range q.keys {
 		l.stopTimer()
 		for _, w := range l.asleep {
-			w.wake <- wakeup{closing: true}
+			q.rouse(w, wakeup{closing: true})
 		}
 		l.asleep = nil
 	}

@@ -28,6 +28,7 @@ type watcher struct {
 	// failed is told a read's error.
 	failed func(context.Context, error)
 	kick   chan struct{}
+	counts lookCounts
 }
 
 func newWatcher(s *Server) *watcher {
@@ -88,6 +89,7 @@ func (w *watcher) look(ctx context.Context, keys []oncekeeper.Key) bool {
 	found, err := w.store.Read(ctx, keys...)
 	if err != nil {
 		if ctx.Err() == nil {
+			w.counts.failed.Add(1)
 			w.failed(ctx, err)
 		}
 		return false
@@ -97,6 +99,11 @@ func (w *watcher) look(ctx context.Context, keys []oncekeeper.Key) bool {
 		res := storage.Result{Record: found.Records[i], Now: found.Now}
 		anew = w.waiting.changed(key, res) || anew
 		w.waiting.publish(key, res)
+	}
+	if anew {
+		w.counts.changed.Add(1)
+	} else {
+		w.counts.same.Add(1)
 	}
 	return anew
 }

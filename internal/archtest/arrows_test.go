@@ -27,6 +27,11 @@ var rooms = []room{
 	{path: "./proto/...", third: []string{protobuf, grpc}},
 	{path: "./internal/wire", may: []string{".", "./proto/..."}, third: []string{protobuf, grpc, statusDetails}},
 
+	// Numbers: counted by atomics where it is hot, and shown where somebody asks.
+	{path: "./internal/tally"},
+	{path: "./metrics", may: []string{"./internal/tally"}, third: []string{prometheus}},
+	{path: "./metrics/storemetrics", may: []string{"./metrics", "./storage/pebble", "./storage/postgres"}, third: []string{prometheus}},
+
 	// Stores keep records and know no wire: neither the contract nor grpc.
 	{path: "./storage", may: []string{".", "./lifecycle", "./clock"}},
 	{path: "./storage/internal/...", may: []string{"."}, third: []string{protobuf}},
@@ -39,16 +44,16 @@ var rooms = []room{
 	},
 	{
 		path:  "./storage/pebble/...",
-		may:   []string{".", "./lifecycle", "./clock", "./storage", "./storage/internal/..."},
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./storage/internal/...", "./internal/tally"},
 		third: []string{"github.com/cockroachdb/pebble/..."},
 		never: []string{"./proto/..."},
 	},
 
 	{
 		path:  "./storage/postgres/...",
-		may:   []string{".", "./lifecycle", "./clock", "./storage", "./storage/internal/...", "./migrations"},
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./storage/internal/...", "./migrations", "./internal/tally"},
 		third: []string{"github.com/jackc/pgx/..."},
-		never: []string{"./proto/...", grpc},
+		never: []string{"./proto/...", grpc, prometheus},
 	},
 	{path: "./storage/postgres/pgtest", may: []string{"./migrations"}, third: []string{"github.com/jackc/pgx/..."}, tests: true},
 
@@ -58,18 +63,19 @@ var rooms = []room{
 	// The server is given its store, and never names one.
 	{
 		path:  "./server/...",
-		may:   []string{".", "./lifecycle", "./clock", "./storage", "./proto/...", "./internal/wire"},
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./proto/...", "./internal/wire", "./metrics", "./internal/tally"},
 		third: []string{anything},
 		never: databases,
 	},
 
 	// A caller's program links the client, so the client brings in no server, no
 	// store and no database. A receipt is written in the caller's own database, so
-	// the packages below client/receipt, and they alone, may know drivers.
-	{path: "./client/...", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
-	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: []string{"./server/...", "./storage/..."}},
-	{path: "./client/receipt/receipttest", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...), tests: true},
-	{path: "./client/receipt", may: clientMay, third: []string{anything}, never: append([]string{"./server/...", "./storage/..."}, databases...)},
+	// the packages below client/receipt, and they alone, may know drivers. Metrics are
+	// for who asks for them, in a package of their own.
+	{path: "./client/...", may: clientMay, third: []string{anything}, never: append(clientNever, databases...)},
+	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: clientNever},
+	{path: "./client/receipt/receipttest", may: clientMay, third: []string{anything}, never: append(clientNever, databases...), tests: true},
+	{path: "./client/receipt", may: clientMay, third: []string{anything}, never: append(clientNever, databases...)},
 
 	// Tests of the built binary, and nothing to import.
 	{path: "./scenarios"},
@@ -111,8 +117,11 @@ var rooms = []room{
 const (
 	grpc          = "google.golang.org/grpc/..."
 	protobuf      = "google.golang.org/protobuf/..."
+	prometheus    = "github.com/prometheus/..."
 	statusDetails = "google.golang.org/genproto/googleapis/rpc/..."
 )
+
+var clientNever = []string{"./server/...", "./storage/...", prometheus}
 
 var clientMay = []string{".", "./clock", "./proto/...", "./internal/wire", "./client/..."}
 

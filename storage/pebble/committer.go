@@ -135,10 +135,11 @@ func (r *round) commit() error {
 	if err := b.Set(metaClock, moment[:], nil); err != nil {
 		return r.store.fail(errors.Join(err, b.Close()))
 	}
+	since := r.store.cfg.Clock.Monotonic()
 	if err := r.store.db.Apply(b, pebble.Sync); err != nil {
 		return r.store.fail(err)
 	}
-	r.store.rounds.Add(1)
+	r.store.counters.committed(len(r.writes), r.store.cfg.Clock.Monotonic()-since)
 	if err := b.Close(); err != nil {
 		return r.store.fail(err)
 	}

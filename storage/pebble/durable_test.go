@@ -194,7 +194,7 @@ func TestACallThatWaitsSharesTheNextSync(t *testing.T) {
 	s.awaitQueued(t, 100)
 	fs.open()
 	calls.Wait()
-	if rounds := s.rounds.Load(); rounds != 2 {
+	if rounds := int64(s.counters.commits.Snapshot().Count()); rounds != 2 {
 		t.Errorf("101 calls took %d batches, want 2: the first alone, the rest together", rounds)
 	}
 }

@@ -183,6 +183,9 @@ func TestTheQueueIsBounded(t *testing.T) {
 	if got := s.Apply(t.Context(), testBegin("1", ""))[0]; !errors.Is(got.Err, oncekeeper.ErrOverloaded) {
 		t.Errorf("one call more than the queue holds got %v", got)
 	}
+	if st := s.Stats(); st.QueueFull != 1 || st.QueuedCalls != maxQueuedTasks || st.QueuedBytes < maxQueuedTasks {
+		t.Errorf("of a full queue the store tells %d calls of %d bytes, and that %d found no room", st.QueuedCalls, st.QueuedBytes, st.QueueFull)
+	}
 	gate.open()
 	for range maxQueuedTasks + 1 {
 		if got := <-done; got.Err != nil {

@@ -72,14 +72,15 @@ type Store struct {
 	inMemory     bool
 	backingUp    chan struct{} // holds one while a backup is made
 
-	// rounds counts the batches written.
-	rounds atomic.Int64
+	counters counters
 
 	failure  atomic.Pointer[failure]
 	closing  sync.Once
 	closeErr error
-	// scans holds Close back while a List, a Sweep or a Backup reads.
-	scans sync.RWMutex
+	// scans holds Close back while a List, a Sweep, a Backup or Stats reads, and guards
+	// closed.
+	scans  sync.RWMutex
+	closed bool
 }
 
 var (
@@ -95,7 +96,7 @@ type failure struct{ err error }
 func Open(cfg Config) (*Store, error) {
 	inMemory := cfg.Dir == ""
 	cfg = withDefaults(cfg)
-	s := &Store{cfg: cfg, done: make(chan struct{}), inMemory: inMemory, backingUp: make(chan struct{}, 1)}
+	s := &Store{cfg: cfg, done: make(chan struct{}), inMemory: inMemory, backingUp: make(chan struct{}, 1), counters: newCounters()}
 	s.engine.log, s.engine.fail = cfg.Logger, s.fail
 	if err := s.prepareDir(); err != nil {
 		return nil, err
@@ -227,6 +228,7 @@ func (s *Store) Close() error {
 		<-s.done
 		s.scans.Lock()
 		defer s.scans.Unlock()
+		s.closed = true
 		s.closeErr = s.closeDB()
 	})
 	return s.closeErr

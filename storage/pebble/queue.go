@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -43,6 +44,8 @@ type queue struct {
 	closed bool
 }
 
+var errQueueFull = fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
+
 func (q *queue) init() { q.ready.L = &q.mu }
 
 func (q *queue) push(t task) (done chan struct{}, err error) {
@@ -53,7 +56,7 @@ func (q *queue) push(t task) (done chan struct{}, err error) {
 	}
 	size := t.bytes()
 	if len(q.tasks) >= maxQueuedTasks || (len(q.tasks) > 0 && q.bytes+size > maxQueuedBytes) {
-		return nil, fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
+		return nil, errQueueFull
 	}
 	done = make(chan struct{})
 	q.tasks = append(q.tasks, queued{t, done})
@@ -83,6 +86,13 @@ func (q *queue) take(into []queued) ([]queued, bool) {
 	return into, n > 0
 }
 
+// size gives what waits, in calls and in bytes.
+func (q *queue) size() (calls, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return int64(len(q.tasks)), int64(q.bytes)
+}
+
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,6 +108,9 @@ func (s *Store) do(t task) error {
 	}
 	done, err := s.queue.push(t)
 	if err != nil {
+		if errors.Is(err, errQueueFull) {
+			s.counters.full.Add(1)
+		}
 		return err
 	}
 	<-done

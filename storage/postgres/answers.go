@@ -46,7 +46,7 @@ func (s *Store) boundAnswers(ctx context.Context, batch []*task) {
 }
 
 func (s *Store) sizes(ctx context.Context, keys *columnsOf, into map[oncekeeper.Key]int64) error {
-	return s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	return s.with(ctx, tripLook, func(ctx context.Context, conn *pgxpool.Conn) error {
 		b := &pgx.Batch{}
 		n := s.queueRead(b, keys, s.sql.sizes)
 		br := conn.SendBatch(ctx, b)

@@ -36,6 +36,8 @@ const maxTries = 5
 func (s *Store) commit(batch []*task) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
+	since := s.cfg.elapsed()
+	defer func() { s.counters.committed(batch, s.cfg.elapsed()-since) }()
 	s.boundAnswers(ctx, batch)
 	var quick, rest []*work
 	for _, w := range sorted(batch) {
@@ -100,6 +102,7 @@ func doubted(all []*work) {
 // fail gives every call of all an error.
 func (s *Store) fail(all []*work, cause error) {
 	err := unavailable("writing", cause)
+	s.counters.answered(pathFailed, all...)
 	for _, w := range all {
 		for _, c := range w.calls {
 			*c.result = storage.Result{Err: err}

@@ -78,17 +78,19 @@ func unavailable(doing string, cause error) error {
 
 var errClosed = fmt.Errorf("the store is closed: %w", oncekeeper.ErrStoreUnavailable)
 
-// with runs do on a connection. A connection that turned out to be of no use is
+// with runs do on a connection, which is counted as a trip. A connection that turned out to be of no use is
 // not given back to the pool.
-func (s *Store) with(ctx context.Context, do func(context.Context, *pgxpool.Conn) error) error {
+func (s *Store) with(ctx context.Context, trip int, do func(context.Context, *pgxpool.Conn) error) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
 		return &noConnection{err}
 	}
+	s.counters.trips[trip].Add(1)
 	defer conn.Release()
 	err = do(ctx, conn)
 	if conn.Conn().PgConn().CustomData()[unreplicated] == true {
 		_ = conn.Conn().Close(ctx)
+		s.counters.unreplicated.Add(1)
 		return errors.Join(errUnreplicated, err)
 	}
 	if isDemoted(err) {
@@ -147,7 +149,7 @@ func (e *noConnection) Unwrap() error { return e.error }
 
 // read runs a statement that changes nothing, once more where the connection was
 // dead already; its errors are storage.Store's.
-func (s *Store) read(ctx context.Context, do func(context.Context, *pgxpool.Conn) error) error {
+func (s *Store) read(ctx context.Context, trip int, do func(context.Context, *pgxpool.Conn) error) error {
 	if s.queue.isClosed() {
 		return errClosed
 	}
@@ -164,9 +166,9 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *pgxpool.Conn
 		defer cancel()
 		return detached(ctx, conn)
 	}
-	err := s.with(bounded, do)
+	err := s.with(bounded, trip, do)
 	if none := (*noConnection)(nil); err != nil && !errors.As(err, &none) && fateOf(err) != refused && bounded.Err() == nil {
-		err = s.with(bounded, do)
+		err = s.with(bounded, trip, do)
 	}
 	switch {
 	case err == nil:
@@ -218,6 +220,7 @@ func closed(br pgx.BatchResults, err error) error {
 
 // lostAnswer logs that nothing is known of a commit.
 func (s *Store) lostAnswer(err error) {
+	s.counters.lost.Add(1)
 	if missed, say := s.lost.next(); say {
 		s.log.Warn("the answer to a commit was lost", "error", err, "and_since_the_last_line", missed)
 	}

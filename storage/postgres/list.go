@@ -94,7 +94,7 @@ type chunk struct {
 
 func (s *Store) chunkByKey(ctx context.Context, q storage.ListQuery, at cursor, want int) (chunk, error) {
 	var c chunk
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.read(ctx, tripList, func(ctx context.Context, conn *pgxpool.Conn) error {
 		b := &pgx.Batch{}
 		b.Queue(s.sql.listByKey, listArgs(q, at, want)...)
 		return c.read(ctx, conn, b, s.sql.seen)
@@ -113,7 +113,7 @@ const ageReach = 5_000
 func (s *Store) chunkByAge(ctx context.Context, q storage.ListQuery, at cursor, want int) (chunk, error) {
 	c := chunk{scanned: ageReach}
 	reach := int64(math.MaxInt64)
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.read(ctx, tripList, func(ctx context.Context, conn *pgxpool.Conn) error {
 		err := conn.QueryRow(ctx, s.sql.listReach, at.LeaseEnd, ageReach).Scan(&reach)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err

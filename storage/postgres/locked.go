@@ -37,6 +37,7 @@ func (s *Store) lockAndApply(ctx context.Context, all []*work) {
 	for try := 0; len(all) > 0; try++ {
 		err := s.tryLocked(ctx, all)
 		if err == nil {
+			s.counters.answered(pathLocked, all...)
 			return
 		}
 		none, undone := (*noConnection)(nil), (*rolledBack)(nil)
@@ -46,6 +47,7 @@ func (s *Store) lockAndApply(ctx context.Context, all []*work) {
 			s.fail(all, err)
 			return
 		case errors.Is(err, errOvertaken):
+			s.counters.retried(err)
 			continue
 		}
 		switch fateOf(err) {
@@ -67,6 +69,7 @@ func (s *Store) lockAndApply(ctx context.Context, all []*work) {
 			s.fail(all, err)
 			return
 		}
+		s.counters.retried(err)
 		pause(ctx, try)
 	}
 }
@@ -82,7 +85,7 @@ func (e *rolledBack) Unwrap() error { return e.error }
 
 func (s *Store) tryLocked(ctx context.Context, all []*work) error {
 	answers := make([][]storage.Result, len(all))
-	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.with(ctx, tripLocked, func(ctx context.Context, conn *pgxpool.Conn) error {
 		err := s.inTransaction(ctx, conn, all, answers)
 		if err != nil && !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() != 'I' {
 			if _, failed := conn.Exec(ctx, "ROLLBACK"); failed == nil {

@@ -68,6 +68,8 @@ type Store struct {
 	down  breaker
 	lost  seldom
 
+	counters counters
+
 	choice
 	writers chan struct{} // a place for each pipeline under way, under PlanSingle
 
@@ -85,7 +87,7 @@ type Store struct {
 // password. migrations.ErrOldSchema and ErrNewSchema can be told among them.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = withDefaults(cfg)
-	s := &Store{cfg: cfg, log: cfg.Logger}
+	s := &Store{cfg: cfg, log: cfg.Logger, counters: newCounters()}
 	pool, err := newPool(ctx, cfg, &s.down)
 	if err != nil {
 		return nil, err
@@ -224,7 +226,7 @@ func (s *Store) Shared() bool { return true }
 
 // Ping implements storage.Store.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	return s.read(ctx, tripPing, func(ctx context.Context, conn *pgxpool.Conn) error {
 		var writable bool
 		err := conn.QueryRow(ctx, s.sql.writable).Scan(&writable)
 		if err == nil && !writable {
@@ -232,6 +234,29 @@ func (s *Store) Ping(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// CheckSchema gives nil where the database still has a schema that this version can
+// serve: it may be migrated while servers run. Its errors are
+// migrations.ErrOldSchema and migrations.ErrNewSchema, wrapped, with what to do;
+// ErrStoreUnavailable where it cannot be told; and ctx's cause.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	if s.queue.isClosed() {
+		return errClosed
+	}
+	db := stdlib.OpenDBFromPool(s.pool)
+	err := migrations.Check(ctx, db)
+	if closing := db.Close(); err == nil {
+		err = closing
+	}
+	switch {
+	case err == nil, errors.Is(err, migrations.ErrOldSchema), errors.Is(err, migrations.ErrNewSchema):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return unavailable("reading the schema's version", err)
+	}
 }
 
 // Close implements storage.Store.

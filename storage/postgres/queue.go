@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -39,6 +40,9 @@ func (s *Store) Apply(ctx context.Context, cmds ...lifecycle.Command) []storage.
 	}
 	commit, err := s.queue.push(t)
 	if err != nil {
+		if errors.Is(err, errQueueFull) {
+			s.counters.full.Add(1)
+		}
 		for i := range t.results {
 			t.results[i].Err = err
 		}
@@ -105,6 +109,16 @@ func (q *queue) most() int {
 	return min((q.commands+q.limit-1)/q.limit, maxPipelined)
 }
 
+var errQueueFull = fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
+
+// read gives what waits, and who works.
+func (q *queue) read(st *Stats) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	st.QueuedCommands, st.QueuedBytes = int64(q.commands), int64(q.bytes)
+	st.Committers, st.CommittersLimit = int64(q.committers), int64(q.limit)
+}
+
 // push takes t, and says whether its caller is to be a committer.
 func (q *queue) push(t *task) (commit bool, err error) {
 	q.mu.Lock()
@@ -113,7 +127,7 @@ func (q *queue) push(t *task) (commit bool, err error) {
 		return false, errClosed
 	}
 	if len(q.tasks) > 0 && (q.commands+len(t.cmds) > maxQueued || q.bytes+t.bytes > maxQueuedBytes) {
-		return false, fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
+		return false, errQueueFull
 	}
 	q.tasks = append(q.tasks, t)
 	q.commands += len(t.cmds)

@@ -78,6 +78,7 @@ func (s *Store) applyQuick(ctx context.Context, all []*work) (left []*work) {
 			s.fail(all, err)
 			return nil
 		default:
+			s.counters.retried(err)
 			pause(ctx, try)
 		}
 	}
@@ -121,7 +122,7 @@ func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
 		answers[w] = settled(r.rec, w.calls[0].cmd.(lifecycle.Settle))
 		return nil
 	}
-	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.with(ctx, tripFast, func(ctx context.Context, conn *pgxpool.Conn) error {
 		switch {
 		case begins.n == 1 && settles.n == 0:
 			return lone(ctx, conn, s.sql.begin.one, begins.args(), onBegun)
@@ -152,6 +153,7 @@ func (s *Store) tryQuick(ctx context.Context, all []*work) ([]*work, error) {
 	for _, w := range all {
 		if res, ok := answers[w]; ok {
 			*w.calls[0].result = res
+			s.counters.answered(pathFast, w)
 		} else {
 			left = append(left, w)
 		}
@@ -237,6 +239,7 @@ func (s *Store) look(ctx context.Context, all []*work) (left []*work) {
 			rec := found[w.key]
 			if next, results := judge(w, rec, now); next == rec {
 				w.answer(results)
+				s.counters.answered(pathLook, w)
 			} else {
 				left = append(left, w)
 			}

@@ -15,7 +15,7 @@ import (
 func (s *Store) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
 	var found map[oncekeeper.Key]*oncekeeper.KeyRecord
 	var now oncekeeper.Instant
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+	err := s.read(ctx, tripRead, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		found, now, err = s.recordsOn(ctx, conn, keys)
 		return err
 	})
@@ -33,7 +33,7 @@ func (s *Store) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snaps
 
 // records is Read for the store itself: with what is gone and not yet swept.
 func (s *Store) records(ctx context.Context, keys []oncekeeper.Key) (found map[oncekeeper.Key]*oncekeeper.KeyRecord, now oncekeeper.Instant, err error) {
-	err = s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+	err = s.with(ctx, tripLook, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		found, now, err = s.recordsOn(ctx, conn, keys)
 		return err
 	})

@@ -84,7 +84,7 @@ func (s *Store) tryEach(ctx context.Context, all []*work) (untaken, left []*work
 		}
 		statements = append(statements, &quick[i].statement)
 	}
-	err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.with(ctx, tripFast, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return pipelined(ctx, conn.Conn(), statements)
 	})
 	took := s.cfg.elapsed() - sent
@@ -100,6 +100,7 @@ func (s *Store) tryEach(ctx context.Context, all []*work) (untaken, left []*work
 		case q.err == nil:
 			if res, ok := q.answer(w, took); ok {
 				*w.calls[0].result = res
+				s.counters.answered(pathFast, w)
 			} else {
 				untaken = append(untaken, w)
 			}
@@ -109,6 +110,8 @@ func (s *Store) tryEach(ctx context.Context, all []*work) (untaken, left []*work
 			if fateOf(q.err) == unknown {
 				s.lostAnswer(q.err)
 				doubted(one)
+			} else {
+				s.counters.retried(q.err)
 			}
 			left = append(left, w)
 		}

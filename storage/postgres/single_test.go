@@ -227,7 +227,7 @@ func TestAStatementIsPreparedAnewOnceTheTableChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var codes []string
-	err := b.with(t.Context(), func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := b.with(t.Context(), tripFast, func(ctx context.Context, conn *pgxpool.Conn) error {
 		for i := range 3 {
 			st := &statement{sql: b.sql.settle.one, args: columns.args(), scan: func(pgx.Rows) error { return nil }}
 			if err := pipelined(ctx, conn.Conn(), []*statement{st}); err != nil {

@@ -70,7 +70,7 @@ const sweepDropOneSQL = `DELETE FROM oncekeeper_records AS r WHERE ` + dropped
 func (s *Store) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept, error) {
 	var swept storage.Swept
 	var now oncekeeper.Instant
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.read(ctx, tripSweep, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return conn.QueryRow(ctx, s.sql.clock).Scan(&now)
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept,
 	// All of a sweep counts from its start: what expires meanwhile is the next one's.
 	until := max(0, now.Add(-max(0, q.Grace)))
 	if q.DryRun {
-		err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		err := s.read(ctx, tripSweep, func(ctx context.Context, conn *pgxpool.Conn) error {
 			return conn.QueryRow(ctx, s.sql.sweepDry, int64(until), q.Tenant, q.Operation, int64(q.Limit)+1).Scan(&swept.Records)
 		})
 		swept.More = swept.Records > int64(q.Limit)
@@ -116,7 +116,7 @@ type candidate struct {
 func (s *Store) sweepFind(ctx context.Context, q storage.SweepQuery, until oncekeeper.Instant, at *sweepCursor) ([]candidate, error) {
 	var found []candidate
 	next := *at
-	err := s.read(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	err := s.read(ctx, tripSweep, func(ctx context.Context, conn *pgxpool.Conn) error {
 		found, next = nil, *at
 		rows, err := conn.Query(ctx, s.sql.sweepFind, int64(until), at.at, at.key.Tenant, at.key.Operation, at.key.ID,
 			q.Tenant, q.Operation, int64(until.Add(sweepSlack)), int64(sweepBatch))
@@ -179,7 +179,7 @@ func (s *Store) sweepWrite(ctx context.Context, sql byKeys, rows *columnsOf) (in
 	}
 	for try := 0; ; try++ {
 		var written int64
-		err := s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		err := s.with(ctx, tripSweep, func(ctx context.Context, conn *pgxpool.Conn) error {
 			tag, err := conn.Exec(ctx, sql.of(rows.n), rows.args()...)
 			written = tag.RowsAffected()
 			return err
@@ -190,6 +190,7 @@ func (s *Store) sweepWrite(ctx context.Context, sql byKeys, rows *columnsOf) (in
 		if fateOf(err) != collided || try+1 == maxTries || ctx.Err() != nil {
 			return 0, unavailable("sweeping", err)
 		}
+		s.counters.retried(err)
 		pause(ctx, try)
 	}
 }
@@ -205,7 +206,7 @@ func (s *Store) sweepEach(ctx context.Context, sql string, rows *columnsOf) (wri
 	var mu sync.Mutex
 	spread(ctx, s.writers, all, maxPipelined, cap(s.writers)/2, func(some []*statement, err error) {
 		if err == nil {
-			err = s.with(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			err = s.with(ctx, tripSweep, func(ctx context.Context, conn *pgxpool.Conn) error {
 				return pipelined(ctx, conn.Conn(), some)
 			})
 		}
