@@ -33,9 +33,17 @@ type ledger struct {
 	// now is the latest moment that was told, and written the latest at which there
 	// was something to write.
 	now, written oncekeeper.Instant
-	// sweeps counts those that were begun.
-	sweeps int
-	fault  error
+	// sweeps counts those that were begun, and backups too.
+	sweeps, backups int
+	backup          backup
+	fault           error
+}
+
+// backup is the last one that was begun, and what was known then.
+type backup struct {
+	dir  string
+	made bool
+	of   knowledge
 }
 
 // place orders the versions of a key.
@@ -146,12 +154,29 @@ type knowledge struct {
 	acked   map[oncekeeper.Key]place
 	written oncekeeper.Instant
 	sweeps  int
+	backup  *backup
 }
 
 func (l *ledger) knows() knowledge {
 	l.known.Lock()
 	defer l.known.Unlock()
-	return knowledge{maps.Clone(l.acked), l.written, l.sweeps}
+	copied := l.backup
+	return knowledge{maps.Clone(l.acked), l.written, l.sweeps, &copied}
+}
+
+func (l *ledger) backingUp() (dir string) {
+	of := l.knows()
+	l.known.Lock()
+	defer l.known.Unlock()
+	l.backups++
+	l.backup = backup{dir: fmt.Sprintf("%s-%d", powerDir, l.backups), of: of}
+	return l.backup.dir
+}
+
+func (l *ledger) backedUp() {
+	l.known.Lock()
+	defer l.known.Unlock()
+	l.backup.made = true
 }
 
 // inspect opens what a power cut left, and gives what is wrong with it.
@@ -162,7 +187,29 @@ func (l *ledger) inspect(i image) error {
 	if err != nil {
 		return fmt.Errorf("it does not open: %w", err)
 	}
-	return errors.Join(l.holds(s, i), whole(s.db), l.goesOn(s, i, clk), whole(s.db), s.Close())
+	return errors.Join(l.holds(s, i), whole(s.db), l.goesOn(s, i, clk), whole(s.db), s.Close(), l.restores(i))
+}
+
+// restores: a backup that was made is there, and one that has its name is whole and
+// has what was known when it was begun.
+func (l *ledger) restores(i image) error {
+	b := i.backup
+	if b.dir == "" {
+		return nil
+	}
+	if _, err := i.fs.Stat(b.dir); err != nil {
+		if b.made {
+			return fmt.Errorf("lost: a backup that was made: %w", err)
+		}
+		return nil
+	}
+	s, err := Open(Config{Dir: b.dir, FS: i.fs, CacheBytes: 1 << 20})
+	if err != nil {
+		return fmt.Errorf("the backup does not open: %w", err)
+	}
+	of := image{fs: i.fs, knowledge: b.of}
+	of.sweeps = i.sweeps // one may have come before it was made
+	return errors.Join(l.holds(s, of), whole(s.db), s.Close())
 }
 
 // holds: of each key there is a version that was answered, then or later, and none

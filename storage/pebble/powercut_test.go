@@ -160,7 +160,7 @@ func (p *power) play(t *rapid.T) {
 
 func (p *power) step(t *rapid.T) {
 	switch rapid.SampledFrom([]string{
-		"calls", "calls", "calls", "calls", "calls", "wait", "sweep", "list", "flush", "compact", "restart", "cut",
+		"calls", "calls", "calls", "calls", "calls", "wait", "sweep", "list", "flush", "compact", "backup", "restart", "cut",
 	}).Draw(t, "step") {
 	case "wait":
 		p.clock.Advance(lifecycletest.DrawStep(t, p.now, p.ends()...))
@@ -180,6 +180,8 @@ func (p *power) step(t *rapid.T) {
 		if err := p.store.db.Compact(context.Background(), []byte{0}, []byte{0xff}, false); err != nil {
 			t.Fatalf("compact: %v", err)
 		}
+	case "backup":
+		p.backUp(t)
 	case "restart":
 		p.close(t)
 		p.open(t)
@@ -242,6 +244,15 @@ func (p *power) sweep(t *rapid.T) {
 		t.Fatalf("swept %+v, %v; want %d records", swept, err, len(gone))
 	}
 	p.swept(gone)
+}
+
+// backUp copies the store, beside it.
+func (p *power) backUp(t *rapid.T) {
+	dir := p.backingUp()
+	if _, err := p.store.Backup(t.Context(), dir); err != nil {
+		t.Fatalf("backup: %v", err)
+	}
+	p.backedUp()
 }
 
 // forgetfulFS never syncs the log, and says that it did.
