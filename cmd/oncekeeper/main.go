@@ -66,16 +66,12 @@ type console struct {
 func run(ctx context.Context, args []string, term console) int {
 	var c cli
 	exited := -1
-	parser, err := kong.New(&c,
-		kong.Name("oncekeeper"),
-		kong.Description("An operation happens once, however often it is asked for."),
-		kong.UsageOnError(),
-		kong.Vars{"address": defaultAddress, "timeout": "10s"},
+	parser, err := kong.New(&c, append(commandLine(),
 		kong.Writers(term.out, term.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(term, &c.Log),
-	)
+	)...)
 	if err != nil {
 		_, _ = fmt.Fprintln(term.err, "oncekeeper:", err)
 		return exitFailed
@@ -96,6 +92,16 @@ func run(ctx context.Context, args []string, term console) int {
 		return exitFailed
 	}
 	return 0
+}
+
+// commandLine is how the command line is read.
+func commandLine() []kong.Option {
+	return []kong.Option{
+		kong.Name("oncekeeper"),
+		kong.Description("An operation happens once, however often it is asked for."),
+		kong.UsageOnError(),
+		kong.Vars{"address": defaultAddress, "timeout": "10s"},
+	}
 }
 
 // codedError ends the process with a code of its own.

@@ -32,7 +32,12 @@ type migrateUpCmd struct {
 }
 
 func (c *migrateUpCmd) Help() string {
-	return "Several may run at once: one works and the others wait for it.\n\nExample: ONCEKEEPER_STORE=postgres://keeper:secret@db/keeper oncekeeper migrate up"
+	return `Several may run at once: one works and the others wait for it. Give the database's address, with its password, in
+ONCEKEEPER_STORE. Before servers of a new version are started, this brings the database to what they need.
+
+Example:
+
+  oncekeeper migrate up`
 }
 
 func (c *migrateUpCmd) Run(ctx context.Context, term console) error {
@@ -70,6 +75,14 @@ func (c *migrateUpCmd) distribute(ctx context.Context, term console) error {
 }
 
 type migrateStatusCmd struct{ schemaFlags }
+
+func (c *migrateStatusCmd) Help() string {
+	return `It changes nothing.
+
+Example:
+
+  oncekeeper migrate status`
+}
 
 func (c *migrateStatusCmd) Run(ctx context.Context, term console) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

@@ -65,32 +65,6 @@ func asked(t *testing.T, typed string, args ...string) (code int, stdout, stderr
 	return code, out.String(), errs.String()
 }
 
-var examples = regexp.MustCompile(`(?m)^  (oncekeeper .*)$`)
-
-// TestExamplesOfTheHelpDoWhatTheySay runs each as it stands, on a service where
-// the key that they name is held.
-func TestExamplesOfTheHelpDoWhatTheySay(t *testing.T) {
-	onBothStores(t, func(t *testing.T, keeper pb.IdempotencyServiceClient) {
-		for name, help := range map[string]string{
-			"get": (&getCmd{}).Help(), "resolve": (&resolveCmd{}).Help(), "delete": (&deleteCmd{}).Help(),
-			"list": (&listCmd{}).Help(), "sweep": (&sweepCmd{}).Help(),
-		} {
-			found := examples.FindAllStringSubmatch(help, -1)
-			if len(found) == 0 {
-				t.Errorf("the help of %s has no example", name)
-			}
-			for _, example := range found {
-				args := words(example[1])
-				command(t, "delete", "demo", "greet", "1", "--force", "--reason", "the last example", "--yes")
-				held(t, keeper, "greet", "1")
-				if code, stdout, stderr := command(t, args[1:]...); code != 0 || stdout == "" {
-					t.Errorf("%s exits with %d: %s%s", example[1], code, stdout, stderr)
-				}
-			}
-		}
-	})
-}
-
 // words splits a command line as a shell does, as far as examples need.
 func words(line string) []string {
 	found := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(line, -1)

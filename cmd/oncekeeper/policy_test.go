@@ -103,21 +103,6 @@ func TestExplainWithoutAFileTellsTheBuiltInPolicy(t *testing.T) {
 	}
 }
 
-func TestExamplesOfThePolicyHelpDoWhatTheySay(t *testing.T) {
-	t.Chdir(filepath.Dir(policyFile(t, goodPolicy)))
-	for name, help := range map[string]string{"check": (&policyCheckCmd{}).Help(), "explain": (&policyExplainCmd{}).Help()} {
-		found := examples.FindAllStringSubmatch(help, -1)
-		if len(found) == 0 {
-			t.Errorf("the help of %s has no example", name)
-		}
-		for _, example := range found {
-			if code, stdout, stderr := command(t, words(example[1])[1:]...); code != 0 || stdout == "" {
-				t.Errorf("%s exits with %d: %s%s", example[1], code, stdout, stderr)
-			}
-		}
-	}
-}
-
 func TestServeRefusesABadPolicyWithLineAndReason(t *testing.T) {
 	bad := policyFile(t, badPolicy)
 	code, _, stderr := command(t, "serve", "--store", "memory:", "--listen", "127.0.0.1:0", "--policy", bad)

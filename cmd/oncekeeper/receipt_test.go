@@ -25,35 +25,38 @@ type business struct {
 // onBothDatabases runs a test of commands against one of each dialect, which they
 // find by the environment.
 func onBothDatabases(t *testing.T, test func(t *testing.T, b *business)) {
-	for dialect, kind := range dialects {
-		t.Run(dialect, func(t *testing.T) {
-			b, driver, address := &business{}, "pgx", ""
-			if kind == sqlreceipt.SQLite {
-				file := filepath.Join(t.TempDir(), "my app?.db")
-				b.address, driver, address = "sqlite:"+file, "sqlite", "file:"+strings.ReplaceAll(file, "?", "%3f")
-			} else {
-				b.address = pgtest.EmptyDatabase(t)
-				address = b.address
-			}
-			t.Setenv("ONCEKEEPER_RECEIPTS", b.address)
-			var err error
-			if b.db, err = sql.Open(driver, address); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { b.db.Close() })
-			code, schema, stderr := command(t, "receipt", "schema", "--dialect", dialect)
-			if code != 0 {
-				t.Fatal(stderr)
-			}
-			if _, err := b.db.Exec(schema); err != nil {
-				t.Fatalf("the schema that is printed does not run: %v", err)
-			}
-			if b.store, err = sqlreceipt.New(sqlreceipt.Config{DB: b.db, Dialect: kind}); err != nil {
-				t.Fatal(err)
-			}
-			test(t, b)
-		})
+	for dialect := range dialects {
+		t.Run(dialect, func(t *testing.T) { test(t, newBusiness(t, dialect)) })
 	}
+}
+
+func newBusiness(t *testing.T, dialect string) *business {
+	t.Helper()
+	b, driver, address := &business{}, "pgx", ""
+	if dialect == "sqlite" {
+		file := filepath.Join(t.TempDir(), "my app?.db")
+		b.address, driver, address = "sqlite:"+file, "sqlite", "file:"+strings.ReplaceAll(file, "?", "%3f")
+	} else {
+		b.address = pgtest.EmptyDatabase(t)
+		address = b.address
+	}
+	t.Setenv("ONCEKEEPER_RECEIPTS", b.address)
+	var err error
+	if b.db, err = sql.Open(driver, address); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.db.Close() })
+	code, schema, stderr := command(t, "receipt", "schema", "--dialect", dialect)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	if _, err := b.db.Exec(schema); err != nil {
+		t.Fatalf("the schema that is printed does not run: %v", err)
+	}
+	if b.store, err = sqlreceipt.New(sqlreceipt.Config{DB: b.db, Dialect: dialects[dialect]}); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func (b *business) apply(t *testing.T, id string) {
@@ -74,26 +77,6 @@ func (b *business) has(t *testing.T, id string) bool {
 		t.Fatal(err)
 	}
 	return r != nil
-}
-
-func TestExamplesOfTheHelpOfReceiptsDoWhatTheySay(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, b *business) {
-		for name, help := range map[string]string{"schema": (&receiptSchemaCmd{}).Help(), "delete": (&receiptDeleteCmd{}).Help()} {
-			found := examples.FindAllStringSubmatch(help, -1)
-			if len(found) == 0 {
-				t.Errorf("the help of receipt %s has no example", name)
-			}
-			for _, example := range found {
-				b.apply(t, "1")
-				if code, stdout, stderr := command(t, words(example[1])[1:]...); code != 0 || stdout == "" {
-					t.Errorf("%s exits with %d: %s%s", example[1], code, stdout, stderr)
-				}
-				if name == "delete" && b.has(t, "1") {
-					t.Errorf("after %s the receipt is still there", example[1])
-				}
-			}
-		}
-	})
 }
 
 func TestReceiptDeleteShowsAndAsksAndOnlyAYesForgets(t *testing.T) {

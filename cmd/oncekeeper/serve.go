@@ -29,6 +29,18 @@ type serveCmd struct {
 	Sweep sweepFlags `embed:"" prefix:"sweep-"`
 }
 
+func (c *serveCmd) Help() string {
+	return `Serves until SIGTERM. A password of a database belongs in ONCEKEEPER_STORE, not on the command line.
+
+Examples:
+
+  oncekeeper serve
+
+  oncekeeper serve --store pebble:./payments --backup-dir ./backups --policy policy.yaml
+
+  oncekeeper serve --migrate --sweep-interval 5m --log-format json`
+}
+
 // Validate refuses a command line that cannot be served.
 func (c *serveCmd) Validate() error {
 	if err := c.check(); err != nil {

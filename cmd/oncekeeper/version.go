@@ -8,6 +8,8 @@ import (
 
 type versionCmd struct{}
 
+func (versionCmd) Help() string { return "Example:\n\n  oncekeeper version" }
+
 func (versionCmd) Run(term console) error {
 	version, revision := "unknown", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
