@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
@@ -28,12 +29,17 @@ func (f *fake) BatchBegin(ctx context.Context, req *pb.BatchBeginRequest) (*pb.B
 	f.enter(ctx, "BatchBegin")
 	resp := &pb.BatchBeginResponse{}
 	for _, r := range req.GetRequests() {
+		f.mu.Lock()
 		f.begins = append(f.begins, r)
+		f.mu.Unlock()
 		item := &pb.BatchBeginResult{}
 		if answer, err := f.beginOnce(ctx, r, f.clock.Monotonic()); err != nil {
 			item.Result = &pb.BatchBeginResult_Error{Error: batchError(err)}
 		} else {
 			item.Result = &pb.BatchBeginResult_Response{Response: answer}
+		}
+		if f.batchAnswers > 0 && proto.Size(item) > f.batchAnswers {
+			item.Result = &pb.BatchBeginResult_Error{Error: batchError(refuse(ctx, oncekeeper.ErrAskAlone, ""))}
 		}
 		resp.Results = append(resp.Results, item)
 	}

@@ -147,8 +147,8 @@ func (c *Client) begin(ctx context.Context, req BeginRequest, r *receipts, relea
 	}
 	msg := c.beginToProto(req)
 	var resp *pb.BeginResponse
-	sent, err := c.call(ctx, kind, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
-		resp, err = c.service.Begin(ctx, msg, opts...)
+	sent, err := c.call(ctx, kind, func(try context.Context, opts ...grpc.CallOption) (err error) {
+		resp, err = c.askBegin(ctx, try, msg, opts...)
 		return err
 	})
 	lost, left := answerLost(err)

@@ -17,9 +17,13 @@ import (
 // was granted given back, for some seconds (a bounded number at once).
 type Client struct {
 	service pb.IdempotencyServiceClient
-	clock   clock.Clock
-	log     *slog.Logger
-	holder  string
+	// begins and settlements are nil where each call goes alone.
+	begins      *sharedBegins
+	settlements *sharedSettlements
+
+	clock  clock.Clock
+	log    *slog.Logger
+	holder string
 
 	delays pace.Delays
 	budget *pace.Budget

@@ -42,6 +42,8 @@ type fake struct {
 	renewNothing  bool
 	hideLimit     bool
 	declineToHold bool
+	// batchAnswers, where set, is the largest answer that a batch gives.
+	batchAnswers int
 	// answer, where set, is what every Begin gets.
 	answer *pb.BeginResponse
 	// fails are the retentions that failures were settled with.
@@ -167,6 +169,10 @@ func (f *fake) awaitHeld(t *testing.T, n int) {
 func (f *fake) beginOnce(ctx context.Context, req *pb.BeginRequest, asked time.Duration) (*pb.BeginResponse, error) {
 	hold, _ := wire.HoldFromProto(req.GetOnLeaseExpiry())
 	key := wire.KeyFromProto(req.GetKey())
+	if req.GetMaxAttempts() < 0 {
+		s, _ := oncekeeper.SentinelOf(oncekeeper.ErrInvalidRequest)
+		return nil, wire.Status(s, key.Operation, wire.Details{Violations: []wire.FieldViolation{{Field: "max_attempts", Description: "is below zero"}}}).Err()
+	}
 	lease := fakeLease
 	if req.Lease != nil {
 		lease = req.GetLease().AsDuration()

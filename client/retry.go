@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client/internal/coalesce"
 	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 )
@@ -64,12 +65,12 @@ func (c *Client) call(ctx context.Context, kind callKind, f rpc) (sent time.Dura
 		}
 		sent = c.clock.Monotonic()
 		err := c.try(ctx, kind, c.callTimeout, f)
-		lost = lost || err != nil && !verdict(err)
+		lost = lost || err != nil && !verdict(err) && !errors.Is(err, coalesce.ErrNotSent)
 		switch {
 		case err == nil:
 			c.budget.Succeeded()
 			return sent, nil
-		case ctx.Err() != nil && cutShort(err):
+		case ctx.Err() != nil && (cutShort(err) || errors.Is(err, coalesce.ErrNotSent)):
 			continue // it says nothing of its own
 		case ctx.Err() != nil:
 			last = err

@@ -72,9 +72,8 @@ func (c *Client) Fail(ctx context.Context, key oncekeeper.Key, token int64, as o
 
 func (c *Client) complete(ctx context.Context, msg *pb.CompleteRequest, limit time.Duration) (oncekeeper.Instant, error) {
 	var expires *timestamppb.Timestamp
-	_, err := c.call(ctx, callKind{name: "complete", essential: limit}, func(ctx context.Context, opts ...grpc.CallOption) error {
-		resp, err := c.service.Complete(ctx, msg, opts...)
-		expires = resp.GetExpireTime()
+	_, err := c.call(ctx, callKind{name: "complete", essential: limit}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
+		expires, err = c.askComplete(ctx, msg, opts...)
 		return err
 	})
 	return toldInstant(expires), err
@@ -82,9 +81,8 @@ func (c *Client) complete(ctx context.Context, msg *pb.CompleteRequest, limit ti
 
 func (c *Client) fail(ctx context.Context, msg *pb.FailRequest, limit time.Duration) (oncekeeper.Instant, error) {
 	var expires *timestamppb.Timestamp
-	_, err := c.call(ctx, callKind{name: "fail", essential: limit}, func(ctx context.Context, opts ...grpc.CallOption) error {
-		resp, err := c.service.Fail(ctx, msg, opts...)
-		expires = resp.GetExpireTime()
+	_, err := c.call(ctx, callKind{name: "fail", essential: limit}, func(ctx context.Context, opts ...grpc.CallOption) (err error) {
+		expires, err = c.askFail(ctx, msg, opts...)
 		return err
 	})
 	return toldInstant(expires), err
