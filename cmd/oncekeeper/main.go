@@ -35,6 +35,7 @@ type cli struct {
 	Receipt    receiptCmd    `cmd:"" help:"Look after receipts, which lie in a database of your own."`
 	Completion completionCmd `cmd:"" help:"Print what has a shell complete these commands."`
 	Complete   completeCmd   `cmd:"" hidden:"" help:"Print what may be typed next."`
+	Bench      benchCmd      `cmd:"" help:"Measure what a guarded call costs, as ratios."`
 	Version    versionCmd    `cmd:"" help:"Show the version."`
 
 	Log logFlags `embed:"" prefix:"log-"`

@@ -8,7 +8,10 @@ import (
 	"net"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/oncekeeper/oncekeeper/clock"
+	"github.com/oncekeeper/oncekeeper/internal/bench"
 	"github.com/oncekeeper/oncekeeper/server"
 	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage"
@@ -22,6 +25,9 @@ type serveCmd struct {
 	Listen       string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
 	Insecure     bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
 	Drain        time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
+
+	// AnswerEmptyCalls is bench's: it measures a service of its own.
+	AnswerEmptyCalls bool `hidden:""`
 
 	policyFlag
 	BackupDir string `env:"ONCEKEEPER_BACKUP_DIR" placeholder:"DIR" help:"Where oncekeeper backup may make backups of an embedded store, on this host: best on the file system of the store. Not set: nowhere."`
@@ -93,7 +99,11 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups})
+	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups}
+	if c.AnswerEmptyCalls {
+		cfg.Options = append(cfg.Options, grpc.ChainUnaryInterceptor(bench.AnswerEmptyCalls))
+	}
+	srv, err := server.New(cfg)
 	if err != nil {
 		return err
 	}

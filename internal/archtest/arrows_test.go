@@ -108,6 +108,14 @@ var rooms = []room{
 		never: databases,
 	},
 
+	// Loads on a service, by what its callers use; the plain alternative is given.
+	{
+		path:  "./internal/bench",
+		may:   []string{".", "./proto/...", "./client/..."},
+		third: []string{grpc, protobuf, "golang.org/x/sync/errgroup"},
+		never: databases,
+	},
+
 	// Whatever puts the rooms together.
 	{path: "./oncetest/...", may: []string{"./..."}, third: []string{anything}, never: []string{"./cmd/..."}, tests: true},
 	{path: "./cmd/...", may: []string{"./..."}, third: []string{anything}},

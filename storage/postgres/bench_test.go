@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
@@ -82,41 +80,13 @@ func pairOf(s *Store) func(id string, response *oncekeeper.Response) error {
 
 // plain gives what a caller does without the store.
 func plain(b *testing.B, dsn string, callers int) func(string, *oncekeeper.Response) error {
-	cfg, err := pgxpool.ParseConfig(dsn)
+	p, err := OpenPlain(b.Context(), dsn, min(callers, 32))
 	if err != nil {
 		b.Fatal(err)
 	}
-	cfg.MaxConns = int32(min(callers, 32))
-	pool, err := pgxpool.NewWithConfig(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(pool.Close)
-	sql := newStatements(databaseClock, PlanMany, true)
+	b.Cleanup(p.Close)
 	return func(id string, response *oncekeeper.Response) error {
-		var begin, settle columnsOf
-		if err := addBegin(&begin, testBegin(id, id)); err != nil {
-			return err
-		}
-		var tenant, operation, key string
-		var token, written int64
-		if err := pool.QueryRow(b.Context(), sql.begin.one, begin.args()...).Scan(&tenant, &operation, &key, &token, &written); err != nil {
-			return err
-		}
-		err := addSettle(&settle, lifecycle.Settle{Key: testKey(id), Token: token, As: oncekeeper.SettledComplete, Response: response})
-		if err != nil {
-			return err
-		}
-		rows, err := pool.Query(b.Context(), sql.settle.one, settle.args()...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		if !rows.Next() {
-			return fmt.Errorf("not settled: %w", rows.Err())
-		}
-		_, err = scanRecord(rows)
-		return err
+		return p.Pair(b.Context(), testBegin(id, id), response)
 	}
 }
 

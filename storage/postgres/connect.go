@@ -19,11 +19,14 @@ import (
 // connectTimeout bounds one attempt to connect to one host, unless the DSN does.
 const connectTimeout = 5 * time.Second
 
+// errAddress is told in place of what the parser says, which quotes what it could not
+// read, password or not.
+var errAddress = errors.New("the Postgres address cannot be read: give postgres://USER@HOST:PORT/DATABASE, or key=value words, as in its documentation")
+
 func newPool(ctx context.Context, cfg Config, down *breaker) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.DSN)
 	if err != nil {
-		// The parser quotes what it could not read, password or not.
-		return nil, errors.New("the Postgres address cannot be read: give postgres://USER@HOST:PORT/DATABASE, or key=value words, as in its documentation")
+		return nil, errAddress
 	}
 	switch {
 	case cfg.MaxConns > 0:

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/oncekeeper/oncekeeper/internal/bench"
+)
+
+// measuredStop bounds how long a service that was measured may take to stop.
+const measuredStop = 30 * time.Second
+
+// measured is a service that runs to be measured.
+type measured struct {
+	process *exec.Cmd
+	address string
+	// where its records lie, in words, and what removes them.
+	where string
+	plain bench.PlainPair
+	clean func() error
+}
+
+// startMeasured starts a process of this very binary that serves a store which is
+// not there yet.
+func startMeasured(ctx context.Context, store string, callers int) (*measured, error) {
+	place, err := makePlace(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	m := &measured{where: place.where, clean: place.remove}
+	if err := m.start(ctx, place.store); err != nil {
+		return nil, errors.Join(err, m.remove())
+	}
+	if m.plain, err = place.openPlain(ctx, callers); err != nil {
+		return nil, errors.Join(err, m.remove())
+	}
+	return m, nil
+}
+
+// start returns once the service listens.
+func (m *measured) start(ctx context.Context, store string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("starting a service: %w", err)
+	}
+	m.process = exec.CommandContext(ctx, self, "serve", "--answer-empty-calls", "--migrate", "--listen", "127.0.0.1:0", "--log-format", "json")
+	m.process.Cancel = func() error { return m.process.Process.Signal(syscall.SIGTERM) }
+	m.process.WaitDelay = measuredStop
+	// Its settings are this command's and no others; the address of a store may have a
+	// password in it, and who lists processes sees their arguments.
+	m.process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEKEEPER_") }), "ONCEKEEPER_STORE="+store)
+	logs, err := m.process.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := m.process.Start(); err != nil {
+		m.process = nil
+		return fmt.Errorf("starting a service: %w", err)
+	}
+	var said strings.Builder
+	lines := bufio.NewScanner(logs)
+	for lines.Scan() {
+		var line struct{ Msg, Address string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
+			m.address = line.Address
+			// It must never wait for its log to be read.
+			go func() {
+				for lines.Scan() {
+				}
+			}()
+			return nil
+		}
+		said.WriteString("\n" + lines.Text())
+	}
+	return fmt.Errorf("the service that was started to be measured stopped: %s", said.String())
+}
+
+func (m *measured) pid() int { return m.process.Process.Pid }
+
+// remove ends the service and leaves nothing of it.
+func (m *measured) remove() error {
+	var stopped error
+	if m.process != nil {
+		_ = m.process.Process.Signal(syscall.SIGTERM)
+		late := time.AfterFunc(measuredStop, func() { _ = m.process.Process.Kill() })
+		stopped = m.process.Wait()
+		late.Stop()
+		if stopped != nil {
+			stopped = fmt.Errorf("the service that was measured: %w", stopped)
+		}
+	}
+	return errors.Join(stopped, m.clean())
+}
