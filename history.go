@@ -66,6 +66,9 @@ const (
 	EventLapsed Event = 6
 	// EventOverruled: an operator decided the key under its live lease.
 	EventOverruled Event = 7
+	// EventNotRun: its holder gave it back, and its function was not called. One that
+	// follows another takes its place, so that an outage does not push out the rest.
+	EventNotRun Event = 8
 
 	// EventResolvedCompleted: an operator said that it happened.
 	EventResolvedCompleted Event = 17
@@ -79,7 +82,7 @@ const (
 
 var eventNames = map[Event]string{
 	EventRunning: "RUNNING", EventCompleted: "COMPLETED", EventFailed: "FAILED", EventReleased: "RELEASED",
-	EventUnknown: "UNKNOWN", EventLapsed: "LEASE_EXPIRED", EventOverruled: "OVERRULED",
+	EventUnknown: "UNKNOWN", EventLapsed: "LEASE_EXPIRED", EventOverruled: "OVERRULED", EventNotRun: "NOT_RUN",
 	EventResolvedCompleted: "RESOLVED_COMPLETED", EventResolvedFailed: "RESOLVED_FAILED",
 	EventResolvedReleased: "RESOLVED_RELEASED", EventDeleted: "DELETED",
 }

@@ -86,8 +86,8 @@ type KeyRecord struct {
 
 	// CallID is the last granted Begin call's.
 	CallID string
-	// Attempt is the number of attempts granted in this life, or since an
-	// operator released or deleted the key.
+	// Attempt is the number of attempts granted in this life, or since an operator
+	// released or deleted the key, but those that were not run.
 	Attempt int32
 	// Takeover: some attempt of this life ended with no known outcome.
 	Takeover bool
@@ -109,6 +109,9 @@ type KeyRecord struct {
 	// state so that saying it again is no error. On a pending record it is the
 	// flag that the attempt is over: the clock alone may step back.
 	Last Settlement
+	// NotRun: the last attempt's holder gave it back, released and not run. It is not
+	// counted in Attempt: see LastAttempt.
+	NotRun bool
 	// Response and Status are what was last settled with: the outcome of a
 	// completed or failed record, and otherwise to be read only.
 	Response *Response
@@ -134,6 +137,15 @@ func (r *KeyRecord) Outcome() *Outcome {
 	return r.LastOutcome()
 }
 
+// LastAttempt is the number of the attempt that Token names, whether it is counted or
+// not; 0 after a release or a deletion by an operator.
+func (r *KeyRecord) LastAttempt() int32 {
+	if r.NotRun {
+		return r.Attempt + 1
+	}
+	return r.Attempt
+}
+
 // LastOutcome gives the outcome, or for a released or unknown attempt what its
 // holder said, to be read; nil where nothing was said.
 func (r *KeyRecord) LastOutcome() *Outcome {
@@ -142,7 +154,7 @@ func (r *KeyRecord) LastOutcome() *Outcome {
 	}
 	return &Outcome{
 		Response: r.Response, Status: r.Status, Origin: r.Origin,
-		Token: r.Token, Attempt: r.Attempt, Settled: r.Settled, Expires: r.Expires,
+		Token: r.Token, Attempt: r.LastAttempt(), Settled: r.Settled, Expires: r.Expires,
 	}
 }
 

@@ -97,7 +97,7 @@ type Unresolved struct {
 
 // Begin asks once, retrying within ctx under one call id, so that an answer that
 // was lost is asked for again rather than waited out. Whoever is granted settles:
-// with Settle, and with oncekeeper.SettledRetryable where it will not be run. A
+// with Settle, and as NotRun where it will not be run. A
 // grant that comes after ctx has ended is given back; one whose answer was lost is
 // asked for once more and given back, for some seconds after Begin has returned.
 //
@@ -112,9 +112,9 @@ func (c *Client) Begin(ctx context.Context, req BeginRequest) (BeginAnswer, erro
 			req.Wait = 0
 		}
 	}
-	answer, err := c.begin(ctx, req, nil, release)
+	answer, err := c.begin(ctx, req, release)
 	if err == nil && answer.Grant != nil && ctx.Err() != nil {
-		c.giveBack(ctx, answer.Grant, nil)
+		c.giveBack(ctx, answer.Grant)
 		return BeginAnswer{}, ended(ctx, nil)
 	}
 	return answer, err
@@ -134,8 +134,8 @@ func place(places chan struct{}) (release func(), ok bool) {
 }
 
 // begin asks once. It gives up the place of a call that may be held, by release,
-// when nothing of the call is left. A grant that is given back is closed in r.
-func (c *Client) begin(ctx context.Context, req BeginRequest, r *receipts, release func()) (BeginAnswer, error) {
+// when nothing of the call is left.
+func (c *Client) begin(ctx context.Context, req BeginRequest, release func()) (BeginAnswer, error) {
 	kind := callKind{name: "begin", hold: req.Wait}
 	if req.Wait == 0 {
 		// The server lets go of a call it holds as soon as its caller leaves.
@@ -156,7 +156,7 @@ func (c *Client) begin(ctx context.Context, req BeginRequest, r *receipts, relea
 		release, lost = place(c.takeBacks)
 	}
 	if lost {
-		detached(ctx, release, func(ctx context.Context) { c.takeBack(ctx, msg, req.Key, r, left) })
+		detached(ctx, release, func(ctx context.Context) { c.takeBack(ctx, msg, req.Key, left) })
 	} else {
 		release()
 	}

@@ -16,6 +16,8 @@ import (
 // carried is how a grant was used, before it is settled.
 type carried struct {
 	ran bool
+	// notRun: the grant is given back, and its function was not called.
+	notRun bool
 	// ended is what the grant is to be settled as.
 	ended Ended
 	// applied: it is what the receipt holds.
@@ -106,7 +108,7 @@ func (c *Client) use(ctx context.Context, req Request, r *receipts, a *Attempt, 
 		step = steps.AfterAsk(asked.Said, steps.Told(found))
 	}
 	if step == steps.Run && a.ctx.Err() != nil {
-		return carried{ended: notRunEnding(), err: fmt.Errorf("begin: %w", context.Cause(a.ctx))}
+		return carried{notRun: true, ended: notRunEnding(), err: fmt.Errorf("begin: %w", context.Cause(a.ctx))}
 	}
 	switch step {
 	case steps.Run:
@@ -118,14 +120,14 @@ func (c *Client) use(ctx context.Context, req Request, r *receipts, a *Attempt, 
 			Response: told, Origin: oncekeeper.OriginAttempt, Token: a.token, Attempt: a.number,
 		}}
 	case steps.Refuse:
-		return carried{ended: notRunEnding(), refused: true}
+		return carried{notRun: true, ended: notRunEnding(), refused: true}
 	case steps.Unknown:
 		return carried{ended: Ended{As: oncekeeper.SettledUnknown, Status: StatusOf(errCannotTell)}, err: cannotTell()}
 	default:
 		if failed == nil {
 			failed = &unproven{what: "look at the receipt", says: errFloored}
 		}
-		return carried{ended: notRunEnding(), err: failed}
+		return carried{notRun: true, ended: notRunEnding(), err: failed}
 	}
 }
 

@@ -20,6 +20,8 @@ const shortest = time.Microsecond
 type conclusion struct {
 	steps.Ending
 	ended Ended
+	// notRun: see Settlement.
+	notRun bool
 	// retention: see Settlement.
 	retention time.Duration
 	// row is the receipt that closing found.
@@ -31,14 +33,14 @@ type conclusion struct {
 // conclude closes the receipt of the attempt with token where what it ended as
 // needs it. It takes no longer than the receipts' time-out, whatever becomes of ctx.
 func (r *receipts) conclude(ctx context.Context, token int64, done carried) conclusion {
-	end := conclusion{Ending: steps.Ending{As: done.ended.As}, ended: done.ended}
+	end := conclusion{Ending: steps.Ending{As: done.ended.As}, ended: done.ended, notRun: done.notRun}
 	switch {
 	case done.applied:
 		end.Found = true
 		return end
 	case done.refused:
 		end.Ending = steps.AfterClose(done.ended.As, steps.Anothers)
-	case r == nil || !steps.Closes(done.ended.As):
+	case r == nil || !steps.Closes(done.ended.As, done.notRun):
 		return end
 	default:
 		row, found, err := r.close(context.WithoutCancel(ctx), token)

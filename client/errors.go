@@ -149,14 +149,18 @@ func cannotBeSettled(s Settlement) error {
 		return notUTF8("response")
 	case s.Status != nil && !utf8.ValidString(s.Status.Message):
 		return notUTF8("status.message")
+	case s.NotRun && s.As == oncekeeper.SettledComplete: // Complete has no word for it
+		return invalid("not_run", "goes with SettledRetryable alone")
 	default:
 		return cannotTravel(s.Key, "")
 	}
 }
 
-func notUTF8(field string) error {
+func notUTF8(field string) error { return invalid(field, "is not UTF-8") }
+
+func invalid(field, why string) error {
 	return refusal(oncekeeper.ErrInvalidRequest, "", wire.Details{
-		Violations: []wire.FieldViolation{{Field: field, Description: "is not UTF-8"}},
+		Violations: []wire.FieldViolation{{Field: field, Description: why}},
 	})
 }
 

@@ -253,7 +253,7 @@ func (f *fake) Fail(ctx context.Context, req *pb.FailRequest) (*pb.FailResponse,
 	f.mu.Unlock()
 	rec, err := f.settle(ctx, lifecycle.Settle{
 		Key: wire.KeyFromProto(req.GetKey()), Token: req.GetFencingToken(),
-		As: as, Status: wire.StatusFromProto(req.GetStatus()), Retention: req.GetRetention().AsDuration(),
+		As: as, Status: wire.StatusFromProto(req.GetStatus()), Retention: req.GetRetention().AsDuration(), NotRun: req.GetNotRun(),
 	})
 	if err != nil {
 		return nil, err

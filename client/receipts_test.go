@@ -196,7 +196,9 @@ func TestWhereTheReceiptsCannotBeAskedNothingRuns(t *testing.T) {
 		if !errors.Is(err, client.ErrReceipts) || !errors.Is(err, client.ErrUnavailable) || status.Code(err) != codes.Unavailable {
 			t.Errorf("hold %v: Do = %v, want ErrReceipts and ErrUnavailable", hold, err)
 		}
-		s.mustBe(oncekeeper.StoredPending) // not released: nobody knows
+		if rec := s.record(key); hold && rec.State != oncekeeper.StoredPending || !hold && (!rec.NotRun || !rec.Takeover || rec.Attempt != 1) {
+			t.Errorf("hold %v: it left %+v; want it held, or the takeover given back and still to come", hold, rec)
+		}
 		s.db.OnStep(nil)
 		s.mustPay()
 		s.mustBe(oncekeeper.StoredCompleted)
@@ -446,7 +448,7 @@ func TestAResponseThatWasTooLargeForTheServiceIsGivenWholeByTheReceipt(t *testin
 	}
 }
 
-func TestAGrantThatIsNotRunIsClosed(t *testing.T) {
+func TestAGrantThatIsNotRunIsNoAttempt(t *testing.T) {
 	s := newShop(t)
 	ctx, leave := context.WithCancel(t.Context())
 	s.loseBegin("Begin", 1, leave, errLeft)
@@ -454,9 +456,12 @@ func TestAGrantThatIsNotRunIsClosed(t *testing.T) {
 	if _, err := s.do(ctx, neverPay(t), client.WithMaxAttempts(1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("Do = %v", err)
 	}
-	s.awaitState(t, key, oncekeeper.StoredCompleted)
+	s.awaitState(t, key, oncekeeper.StoredReleased)
 	s.between = nil
-	s.mustPay(client.WithMaxAttempts(1))
+	s.mustPay(client.WithMaxAttempts(1)) // no refusal beside the effect
+	if rec := s.mustBe(oncekeeper.StoredCompleted); rec.Attempt != 1 {
+		t.Errorf("it took %d attempts, want one", rec.Attempt)
+	}
 }
 
 func TestAnInnerDoDoesNotTakeTheLeaveOfTheOuterOne(t *testing.T) {

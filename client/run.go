@@ -145,7 +145,7 @@ func (c *Client) Run(ctx context.Context, req Request, run func(ctx context.Cont
 	waiting := c.startWaiting(ctx, req.Wait)
 	var released int64
 	for again := 0; ; again++ {
-		answer, lease, err := c.acquire(ctx, req, r, waiting)
+		answer, lease, err := c.acquire(ctx, req, waiting)
 		if err == nil && answer.Grant != nil {
 			return c.carry(ctx, req, r, answer.Grant, lease, run)
 		}

@@ -35,6 +35,9 @@ type Settlement struct {
 	Ended
 	// Retention is how long the record is kept from now; 0: as Begin asked.
 	Retention time.Duration
+	// NotRun goes with SettledRetryable alone: what was granted was not run, and does
+	// not count as an attempt.
+	NotRun bool
 }
 
 // Settle says how an attempt ended, retrying within ctx and WithSettleTimeout, and
@@ -98,7 +101,7 @@ func completeToProto(s Settlement) *pb.CompleteRequest {
 func failToProto(s Settlement) *pb.FailRequest {
 	return &pb.FailRequest{
 		Key: wire.KeyToProto(s.Key), FencingToken: s.Token, Disposition: wire.DispositionToProto(s.As),
-		Status: wire.StatusToProto(s.Status), Retention: wire.OptionalDurationToProto(s.Retention),
+		Status: wire.StatusToProto(s.Status), Retention: wire.OptionalDurationToProto(s.Retention), NotRun: s.NotRun,
 	}
 }
 
@@ -110,7 +113,7 @@ func (c *Client) settleAttempt(ctx context.Context, a *Attempt, end conclusion) 
 		resource = "" // the receipt has its own
 	}
 	return c.settleWhole(ctx, Settlement{
-		Key: a.key, Token: a.token, Ended: fit(end.ended, a.limit, resource), Retention: end.retention,
+		Key: a.key, Token: a.token, Ended: fit(end.ended, a.limit, resource), Retention: end.retention, NotRun: end.notRun,
 	}, c.settleTimeout)
 }
 
@@ -132,21 +135,15 @@ const giveBackTimeout = 5 * time.Second
 
 // giveBack settles a grant that will not be run, so that the next Begin need not
 // wait for its lease to end. That it could not be is no error: it will end.
-//
-// It closes the receipt like any other settlement: it may be the last attempt there
-// is, after which the key is given up as failed, and an effect of another life of
-// the key, or of an outage, may stand.
-func (c *Client) giveBack(ctx context.Context, g *Grant, r *receipts) {
-	end := r.conclude(ctx, g.Token, carried{ended: notRunEnding()})
-	s := Settlement{Key: g.key, Token: g.Token, Ended: fit(end.ended, g.MaxResponseBytes, ""), Retention: end.retention}
-	err := c.settleWhole(ctx, s, min(giveBackTimeout, c.settleTimeout))
+func (c *Client) giveBack(ctx context.Context, g *Grant) {
+	err := c.settleWhole(ctx, notRun(g), min(giveBackTimeout, c.settleTimeout))
 	if err != nil && !refused(err) {
 		c.log.DebugContext(ctx, "a grant that was not run could not be given back", c.logKey(g.key), "token", g.Token, "error", err)
 	}
 }
 
 func notRun(g *Grant) Settlement {
-	return Settlement{Key: g.key, Token: g.Token, Ended: notRunEnding()}
+	return Settlement{Key: g.key, Token: g.Token, Ended: notRunEnding(), NotRun: true}
 }
 
 // fit makes e what the service keeps: a body over limit (0: not told) is omitted,

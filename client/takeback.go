@@ -53,7 +53,7 @@ func detached(ctx context.Context, release func(), f func(ctx context.Context)) 
 // closes the gap: should its first call arrive late, it meets a call id that is
 // over. A call that was given up in an outage has mostly not arrived at all, and
 // is asked again only where the key is running.
-func (c *Client) takeBack(ctx context.Context, msg *pb.BeginRequest, key oncekeeper.Key, r *receipts, left bool) {
+func (c *Client) takeBack(ctx context.Context, msg *pb.BeginRequest, key oncekeeper.Key, left bool) {
 	msg, _ = proto.Clone(msg).(*pb.BeginRequest)
 	msg.Wait = nil
 	if !left && !c.isRunning(ctx, msg.GetKey()) {
@@ -70,7 +70,7 @@ func (c *Client) takeBack(ctx context.Context, msg *pb.BeginRequest, key oncekee
 		return
 	}
 	if answer, err := c.answerFromProto(resp, key, sent); err == nil && answer.Grant != nil {
-		c.giveBack(ctx, answer.Grant, r)
+		c.giveBack(ctx, answer.Grant)
 	}
 }
 

@@ -48,12 +48,12 @@ func (w waiting) left() time.Duration { return w.end - w.c.clock.Monotonic() }
 
 // acquire begins until the attempt may be run, is settled, is held, or has been
 // waited for long enough. A grant comes with a lease that has time left.
-func (c *Client) acquire(ctx context.Context, req Request, r *receipts, waiting waiting) (BeginAnswer, *lease, error) {
+func (c *Client) acquire(ctx context.Context, req Request, waiting waiting) (BeginAnswer, *lease, error) {
 	begin := req.begin()
 	release := func() {}
 	for over, lost, polls := false, 0, 0; ; polls++ {
 		asked := c.clock.Monotonic()
-		answer, err := c.begin(ctx, begin, r, release)
+		answer, err := c.begin(ctx, begin, release)
 		switch {
 		case errors.Is(err, oncekeeper.ErrAlreadySettled) && !over:
 			// That call is over; its retry came too late. A new one asks anew.
@@ -63,7 +63,7 @@ func (c *Client) acquire(ctx context.Context, req Request, r *receipts, waiting 
 		case err != nil:
 			return BeginAnswer{}, nil, err
 		case answer.Grant != nil:
-			lease, err := c.ready(ctx, answer.Grant, r, req.Lease)
+			lease, err := c.ready(ctx, answer.Grant, req.Lease)
 			if err == nil {
 				return answer, lease, nil
 			}
@@ -114,7 +114,7 @@ func (w waiting) next(ctx context.Context, p *InProgress, polls int, hold, held 
 // ready gives the grant's lease once there is enough left of it to run: it is
 // renewed first where little is. A grant that will not be run is given back, and
 // errAskAgain says that there is nothing to give back.
-func (c *Client) ready(ctx context.Context, g *Grant, r *receipts, asked time.Duration) (*lease, error) {
+func (c *Client) ready(ctx context.Context, g *Grant, asked time.Duration) (*lease, error) {
 	l := newLease(c.clock, g)
 	for tries := 0; ctx.Err() == nil; tries++ {
 		left, length := l.left()
@@ -122,7 +122,7 @@ func (c *Client) ready(ctx context.Context, g *Grant, r *receipts, asked time.Du
 			return l, nil
 		}
 		if tries == 3 {
-			c.giveBack(ctx, g, r)
+			c.giveBack(ctx, g)
 			return nil, fmt.Errorf("begin: %w: renewing it takes longer than it lasts", ErrLeaseLost)
 		}
 		renewal, err := c.renew(ctx, callKind{name: "renew"}, RenewRequest{Key: g.key, Token: g.Token, Lease: asked})
@@ -130,12 +130,12 @@ func (c *Client) ready(ctx context.Context, g *Grant, r *receipts, asked time.Du
 		case refused(err):
 			return nil, fmt.Errorf("begin: %w: %w", errAskAgain, err)
 		case err != nil:
-			c.giveBack(ctx, g, r)
+			c.giveBack(ctx, g)
 			return nil, fmt.Errorf("begin: %w", err)
 		}
 		l.extend(renewal.sent, renewal.Lease)
 	}
-	c.giveBack(ctx, g, r)
+	c.giveBack(ctx, g)
 	return nil, ended(ctx, nil)
 }
 

@@ -46,6 +46,9 @@ type Settle struct {
 	Status   *oncekeeper.Status
 	// Retention from now; 0: as granted.
 	Retention time.Duration
+	// NotRun goes with SettledRetryable: the attempt's function was not called, so it
+	// does not count as an attempt.
+	NotRun bool
 }
 
 // Resolve decides, for an operator, a key that no attempt will settle: with a

@@ -11,9 +11,19 @@ import (
 // the most. rec is not gone.
 func History(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) []oncekeeper.HistoryEntry {
 	if last, ok := lastAttempt(rec, now); ok {
-		return append(rec.History[:len(rec.History):len(rec.History)], last)
+		return followed(rec.History, last)
 	}
 	return rec.History
+}
+
+// followed gives a copy of history with entry at its end. Of attempts that were not
+// run, one after the other, only the last is told.
+func followed(history []oncekeeper.HistoryEntry, entry oncekeeper.HistoryEntry) []oncekeeper.HistoryEntry {
+	n := len(history)
+	if n > 0 && entry.Event == oncekeeper.EventNotRun && history[n-1].Event == oncekeeper.EventNotRun {
+		n--
+	}
+	return append(history[:n:n], entry)
 }
 
 // past is the history of a record that follows rec under another hand. An attempt
@@ -29,7 +39,7 @@ func decided(rec *oncekeeper.KeyRecord, act oncekeeper.HistoryEntry) []oncekeepe
 	if n := len(history) - 1; n >= 0 && history[n].Event == oncekeeper.EventRunning {
 		history[n].Event, history[n].Ended = oncekeeper.EventOverruled, act.Ended
 	}
-	return latest(append(history[:len(history):len(history)], act))
+	return latest(followed(history, act))
 }
 
 func latest(history []oncekeeper.HistoryEntry) []oncekeeper.HistoryEntry {
@@ -43,7 +53,7 @@ func lastAttempt(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) (oncekeeper.
 	if n := len(rec.History); rec.Origin == oncekeeper.OriginOperator || n > 0 && rec.History[n-1].Token == rec.Token {
 		return oncekeeper.HistoryEntry{}, false
 	}
-	entry := oncekeeper.HistoryEntry{Token: rec.Token, Attempt: rec.Attempt, Holder: rec.Holder, Ended: rec.Settled}
+	entry := oncekeeper.HistoryEntry{Token: rec.Token, Attempt: rec.LastAttempt(), Holder: rec.Holder, Ended: rec.Settled}
 	if rec.Status != nil {
 		entry.Code, entry.Message = rec.Status.Code, cut(rec.Status.Message)
 	}
@@ -54,6 +64,9 @@ func lastAttempt(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) (oncekeeper.
 		entry.Event = oncekeeper.EventFailed
 	case oncekeeper.SettledRetryable:
 		entry.Event = oncekeeper.EventReleased
+		if rec.NotRun {
+			entry.Event = oncekeeper.EventNotRun
+		}
 	case oncekeeper.SettledUnknown:
 		entry.Event = oncekeeper.EventUnknown
 	case oncekeeper.SettledNot:

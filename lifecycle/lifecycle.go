@@ -137,6 +137,10 @@ func settle(rec *oncekeeper.KeyRecord, c Settle, now oncekeeper.Instant) (*oncek
 		next.State = oncekeeper.StoredFailed
 	case oncekeeper.SettledRetryable:
 		next.State = oncekeeper.StoredReleased
+		if c.NotRun {
+			next.NotRun = true
+			next.Attempt--
+		}
 	case oncekeeper.SettledUnknown:
 		next.LeaseEnd = min(next.LeaseEnd, now)
 	default:
@@ -171,7 +175,7 @@ func resolve(rec *oncekeeper.KeyRecord, c Resolve, now oncekeeper.Instant) (*onc
 	next := change(rec)
 	next.Token = nextToken(rec, now)
 	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: resolution(c), Ended: now, Reason: c.Reason})
-	next.Last = oncekeeper.SettledNot
+	next.Last, next.NotRun = oncekeeper.SettledNot, false
 	next.Response, next.Status = c.Response, c.Status
 	next.Origin = oncekeeper.OriginOperator
 	next.Settled = now

@@ -56,7 +56,7 @@ func TestTokensNeverShrinkAndEveryNewHandTakesAGreaterOne(t *testing.T) {
 				t.Fatalf("token fell from %d to %d", s.before.Token, s.after.Token)
 			}
 			newHand := s.newLife() || s.verdict == lifecycle.Resolved || s.verdict == lifecycle.Deleted ||
-				s.after.Attempt != s.before.Attempt
+				s.after.Attempt > s.before.Attempt
 			if newHand != (s.after.Token > s.before.Token) {
 				t.Fatalf("new hand: %v, but token %d after %d", newHand, s.after.Token, s.before.Token)
 			}
@@ -201,4 +201,32 @@ func TestOnlyWhoeverTakesOrEndsAKeyWritesItsHistory(t *testing.T) {
 
 func containsToken(history []oncekeeper.HistoryEntry, token int64) bool {
 	return slices.ContainsFunc(history, func(e oncekeeper.HistoryEntry) bool { return e.Token == token })
+}
+
+func TestOnlyAttemptsThatWereNotRunAreNotCounted(t *testing.T) {
+	lifecycletest.Check(t, 2000, func(t *rapid.T) {
+		var ran int32 // by the answers: grants, but those that were given back
+		randomLife(t, true, func(s step) {
+			if s.after == s.before {
+				return
+			}
+			settle, _ := s.cmd.(lifecycle.Settle)
+			switch {
+			case s.newLife():
+				ran = 1
+			case s.verdict == lifecycle.Granted && s.after.Token != s.before.Token:
+				ran++
+			case s.verdict == lifecycle.Settled && settle.NotRun:
+				ran--
+			case s.verdict == lifecycle.Resolved && s.after.State == oncekeeper.StoredReleased, s.verdict == lifecycle.Deleted:
+				ran = 0
+			}
+			if s.after.Attempt != ran {
+				t.Fatalf("%d attempts are counted, %d ran: %+v", s.after.Attempt, ran, s.after)
+			}
+			if exhausted := s.after.Origin == oncekeeper.OriginExhausted; exhausted && s.after.Attempt < s.after.Granted.MaxAttempts {
+				t.Fatalf("given up after %d attempts of %d", s.after.Attempt, s.after.Granted.MaxAttempts)
+			}
+		})
+	})
 }

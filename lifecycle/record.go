@@ -63,8 +63,10 @@ func live(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) bool {
 	return rec.State == oncekeeper.StoredPending && rec.Last == oncekeeper.SettledNot && now < rec.LeaseEnd
 }
 
+// usedUp: no attempt may follow. An attempt that was given back and not run may be
+// made again, whatever its grant asked for: it was allowed, and nothing came of it.
 func usedUp(rec *oncekeeper.KeyRecord) bool {
-	return rec.Granted.MaxAttempts > 0 && rec.Attempt >= rec.Granted.MaxAttempts
+	return !rec.NotRun && rec.Granted.MaxAttempts > 0 && rec.Attempt >= rec.Granted.MaxAttempts
 }
 
 func fingerprintFits(rec *oncekeeper.KeyRecord, c Begin) bool {
@@ -114,7 +116,7 @@ func grant(next *oncekeeper.KeyRecord, c Begin, now oncekeeper.Instant) *oncekee
 	next.CallID = c.CallID
 	next.Holder = c.Holder
 	next.Granted = c.Grant
-	next.Last = oncekeeper.SettledNot
+	next.Last, next.NotRun = oncekeeper.SettledNot, false
 	next.Response, next.Status, next.Origin, next.Settled = nil, nil, 0, 0
 	next.LeaseEnd = 0
 	extendLease(next, now.Add(c.Grant.Lease))
@@ -192,7 +194,7 @@ func refuseOperator(rec *oncekeeper.KeyRecord, etag string, force, alsoSettled b
 // sameSettlement compares by field what was said and what is said again; for how
 // long to keep it is not part of it.
 func sameSettlement(rec *oncekeeper.KeyRecord, c Settle) bool {
-	return rec.Last == c.As && sameResponse(rec.Response, c.Response) && sameStatus(rec.Status, c.Status)
+	return rec.Last == c.As && rec.NotRun == c.NotRun && sameResponse(rec.Response, c.Response) && sameStatus(rec.Status, c.Status)
 }
 
 func sameResponse(a, b *oncekeeper.Response) bool {

@@ -63,10 +63,14 @@ func readFail(f *fields, req *pb.FailRequest, p policy.Policy) lifecycle.Settle 
 	if !known {
 		f.refuse("disposition", "is required: RETRYABLE, FINAL or UNKNOWN")
 	}
+	if req.GetNotRun() && as != oncekeeper.SettledRetryable {
+		f.refuse("not_run", "goes with disposition RETRYABLE alone: what was not run did nothing")
+	}
 	return lifecycle.Settle{
 		Key:       f.key("key", req.GetKey()),
 		Token:     f.token("fencing_token", req.GetFencingToken()),
 		As:        as,
+		NotRun:    req.GetNotRun(),
 		Status:    f.status("status", req.GetStatus(), as == oncekeeper.SettledFinal, p.MaxResponseBytes),
 		Retention: p.ClampRetention(f.duration("retention", req.GetRetention())),
 	}

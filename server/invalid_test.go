@@ -143,6 +143,8 @@ func TestASettlementOutsideItsLimitsNamesTheField(t *testing.T) {
 			{"fencing_token", func(r *pb.FailRequest) { r.FencingToken = -1 }},
 			{"disposition", func(r *pb.FailRequest) { r.Disposition = 0 }},
 			{"disposition", func(r *pb.FailRequest) { r.Disposition = 99 }},
+			{"not_run", func(r *pb.FailRequest) { r.NotRun, r.Disposition = true, pb.FailRequest_DISPOSITION_FINAL }},
+			{"not_run", func(r *pb.FailRequest) { r.NotRun, r.Disposition = true, pb.FailRequest_DISPOSITION_UNKNOWN }},
 			{"status", func(r *pb.FailRequest) { r.Status = nil }},
 			{"status.code", func(r *pb.FailRequest) { r.Status.Code = 0 }},
 			{"status.code", func(r *pb.FailRequest) { r.Status.Code = 17 }},

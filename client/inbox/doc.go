@@ -32,17 +32,15 @@
 // Most brokers count deliveries, and give a message up after so many. They count
 // those too that were answered Later because another consumer had the message, or
 // because Oncekeeper could not be asked; then a message is given up that was never
-// tried. So let Oncekeeper count: Request.MaxAttempts counts attempts that were
-// granted, and an answer of InProgress, or that Oncekeeper could not be asked, counts
+// tried. So let Oncekeeper count: Request.MaxAttempts counts attempts that
+// ran, and an answer of InProgress, or that Oncekeeper could not be asked, counts
 // nothing. Set the broker's own limit far above (NATS: MaxDeliver -1; RabbitMQ's
 // quorum queues: delivery-limit -1; SQS: maxReceiveCount 1000).
 //
-// What is granted counts also where the handler was not run: its context ended, or,
-// with Request.Receipts, the receipt of an earlier attempt could not be looked for,
-// since the database is down. An outage of that database therefore uses attempts up,
-// and where they are used up with an earlier outcome unknown, the key is held and
-// the message a dead letter (Unresolved), until someone resolves it. Leave attempts
-// and delays enough for the longest outage, or set no limit.
+// What was granted and not run counts nothing either: its context ended, or, with
+// Request.Receipts, the receipt of an earlier attempt could not be looked for, since
+// the database is down. What counts though nothing ran is a consumer that dies, and a
+// reconciler that cannot tell.
 //
 // While a handler runs, the broker's own time-out runs too, and when it is over the
 // message is delivered again: to be answered Later, which does no harm but work. Set

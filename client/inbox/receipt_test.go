@@ -137,17 +137,20 @@ func (away) Close(context.Context, receipt.Claim, int64) (*receipt.Receipt, erro
 }
 
 // An attempt is granted before its receipt is looked for.
-func TestAnOutageOfTheReceiptsUsesAttemptsUp(t *testing.T) {
+func TestAnOutageOfTheReceiptsUsesNoAttemptUp(t *testing.T) {
 	s := openShop(t, client.Request{MaxAttempts: 3})
 	outage := s.named(t, "invoices", client.Request{MaxAttempts: 3, Receipts: away{s.receipts}})
 	must(t, "at first", outage.Handle(t.Context(), m, s.giving(errors.New("the database is down"))), inbox.Later, inbox.Failed)
-	for range 3 {
+	for range 5 {
 		must(t, "in the outage", outage.Handle(t.Context(), m, s.giving(nil)), inbox.Later, inbox.Unavailable)
 	}
-	if rec := s.record(m.ID); rec.Number != 3 || s.runs != 1 {
-		t.Errorf("%d attempts are counted of %d runs; want 3 of one", rec.Number, s.runs)
+	if rec := s.record(m.ID); rec.Number != 1 || s.runs != 1 {
+		t.Errorf("%d attempts are counted of %d runs; want one of one", rec.Number, s.runs)
 	}
-	must(t, "after it", s.Handle(t.Context(), m, s.invoice(nil)), inbox.DeadLetter, inbox.Unresolved)
+	must(t, "after it", s.Handle(t.Context(), m, s.invoice(nil)), inbox.Handled, inbox.NoReason)
+	if rec := s.record(m.ID); rec.Number != 2 || s.invoices(t) != 1 {
+		t.Errorf("there are %d invoices after %d attempts, want one after two", s.invoices(t), rec.Number)
+	}
 }
 
 // A dead letter is a refusal, and with no service nothing closes the key to attempts

@@ -38,7 +38,7 @@ func Scenarios() []Scenario {
 	var all []Scenario
 	for _, part := range [][]Scenario{
 		beginning, mismatching(), fingerprinting, callIDs, takingOver, givingUp,
-		renewing, settling, repeating(), resolving, deleting, expiring, remembering, telling,
+		renewing, settling, repeating(), resolving, deleting, expiring, remembering, telling, givingBack,
 	} {
 		all = append(all, part...)
 	}

@@ -131,6 +131,7 @@ func drawSettle(t *rapid.T, key oncekeeper.Key, token int64) lifecycle.Settle {
 		}).Draw(t, "as"),
 		Retention: rapid.SampledFrom([]time.Duration{0, time.Second, 2 * time.Hour}).Draw(t, "retention"),
 	}
+	c.NotRun = c.As == oncekeeper.SettledRetryable && rapid.Bool().Draw(t, "not run")
 	if c.As == oncekeeper.SettledComplete {
 		c.Response = drawResponse(t)
 	} else {

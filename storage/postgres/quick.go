@@ -30,7 +30,8 @@ func isQuick(w *work) bool {
 	case lifecycle.Begin:
 		return true
 	case lifecycle.Settle:
-		return settledState(c.As) != 0
+		// What is given back takes its number back, which settleSQL does not write.
+		return settledState(c.As) != 0 && !c.NotRun
 	default:
 		return false
 	}

@@ -73,9 +73,11 @@ func (h *hands) wanders(key oncekeeper.Key, known *oncekeeper.KeyRecord, random 
 	case 3:
 		return completes(key, known.Token)
 	default:
-		return fails(key, known.Token, []oncekeeper.Settlement{
+		settle := fails(key, known.Token, []oncekeeper.Settlement{
 			oncekeeper.SettledRetryable, oncekeeper.SettledUnknown,
 		}[random.IntN(2)])
+		settle.NotRun = settle.As == oncekeeper.SettledRetryable && random.IntN(2) == 0
+		return settle
 	}
 }
 

@@ -132,6 +132,8 @@ func (s *search) follow(w world, i int, step steps.Step, v lifecycle.Verdict, wh
 		c.as, c.original, c.with, c.number, c.takeover, c.stood = as, as, with, 0, false, false
 		to(closing)
 	}
+	// A grant that is given back was not run; a held attempt that is released may have.
+	c.notRun = c.said == steps.Granted && (step == steps.Unavailable || step == steps.Refuse)
 	switch step {
 	case steps.Answer:
 		if c.said == steps.Unresolved {
@@ -246,7 +248,7 @@ func (s *search) lost(w world, i int) {
 	}
 	b := &n.callers[i]
 	rec := s.records[n.rec]
-	*b = caller{at: closing, said: steps.Granted, fp: c.fp, token: int8(rec.Token),
+	*b = caller{at: closing, said: steps.Granted, fp: c.fp, token: int8(rec.Token), notRun: true,
 		as: oncekeeper.SettledRetryable, original: oncekeeper.SettledRetryable, with: again}
 	s.to(n, s.say("caller %d left, and gives back what it was granted", i+1))
 }
@@ -301,11 +303,10 @@ func (s *search) returns(w world, i int, as oncekeeper.Settlement, with word, wh
 // closes says whether the receipt is closed before c is settled.
 func (s *search) closes(c caller) bool {
 	switch {
-	case !steps.Closes(c.as),
+	case !steps.Closes(c.as, c.notRun),
 		c.as == oncekeeper.SettledFinal && s.without.closeFinal,
 		c.as == oncekeeper.SettledComplete && s.without.closeValue,
 		c.as == oncekeeper.SettledRetryable && c.ran && s.without.closeRetryable,
-		c.as == oncekeeper.SettledRetryable && !c.ran && c.said == steps.Granted && (s.without.closeUnrun || s.strangers),
 		c.as == oncekeeper.SettledRetryable && c.said == steps.Unresolved && s.without.closeRelease:
 		return false
 	default:
@@ -460,7 +461,7 @@ func (s *search) closed(w world, i int, found steps.Finding, what string, args .
 // settle tells the service.
 func (s *search) settle(w world, i int) {
 	c := w.callers[i]
-	v := s.judge(asked{rec: w.rec, now: w.now, verb: settle, token: c.token, as: c.as, with: c.with, short: c.ending.Refused})
+	v := s.judge(asked{rec: w.rec, now: w.now, verb: settle, token: c.token, as: c.as, with: c.with, short: c.ending.Refused, notRun: c.notRun && !s.without.unrunUncounted && !s.strangers})
 	n := w
 	n.rec = v.rec
 	settled := steps.Taken

@@ -22,7 +22,7 @@ var mutants = []struct {
 	{"a final failure does not close", without{closeFinal: true}},
 	{"a value without a receipt does not close", without{closeValue: true}},
 	{"an attempt that did nothing does not close", without{closeRetryable: true}},
-	{"a grant that is given back does not close", without{closeUnrun: true}},
+	{"a grant that is given back counts as an attempt, and does not close", without{unrunUncounted: true}},
 	{"releasing a held key does not close", without{closeRelease: true}},
 	{"closing does not wait for an open transaction", without{closeWaits: true}},
 	{"closing lets the attempt's own token pass", without{plusOne: true}},

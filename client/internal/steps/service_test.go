@@ -61,6 +61,8 @@ type asked struct {
 	as    oncekeeper.Settlement
 	with  word
 	short bool
+	// notRun: see lifecycle.Settle.
+	notRun bool
 }
 
 type verb uint8
@@ -99,7 +101,7 @@ func (s *service) judge(a asked) verdict {
 			Key: worldKey, CallID: call, Fingerprint: digestOf(a.fp), FingerprintScheme: "raw", Grant: s.grant,
 		}
 	case settle:
-		c := lifecycle.Settle{Key: worldKey, Token: int64(a.token), As: a.as}
+		c := lifecycle.Settle{Key: worldKey, Token: int64(a.token), As: a.as, NotRun: a.notRun}
 		if a.as == oncekeeper.SettledComplete {
 			c.Response = responseOf(a.with)
 		} else {
@@ -127,7 +129,7 @@ func (s *service) id(rec *oncekeeper.KeyRecord) uint16 {
 		return 0
 	}
 	plain := *rec
-	plain.Revision, plain.Created, plain.Settled = 0, 0, 0
+	plain.Revision, plain.Created, plain.Settled, plain.History = 0, 0, 0, nil
 	if plain.Expires > 100 {
 		plain.Expires = 0
 	}
@@ -147,7 +149,7 @@ func (s *service) id(rec *oncekeeper.KeyRecord) uint16 {
 
 func describe(r *oncekeeper.KeyRecord) string {
 	return fmt.Sprintln(r.State, r.Token, r.Fingerprint, r.AnyFingerprint, r.CallID, r.Attempt, r.Takeover, r.Granted.Hold,
-		r.LeaseEnd, r.UnsettledUntil, r.Expires, r.Last, keptBy(r), r.Origin)
+		r.LeaseEnd, r.UnsettledUntil, r.Expires, r.Last, r.NotRun, keptBy(r), r.Origin)
 }
 
 // keptBy gives the word that a record holds.

@@ -9,7 +9,8 @@ import (
 )
 
 // mustSettle has everyone leave, and callers come one after the other to whom
-// nothing goes wrong: the key must settle. Where it is held, an operator releases it.
+// nothing goes wrong: the key must settle, and no grant is given back. Where it is
+// held, an operator releases it.
 func (s *search) mustSettle(w world) {
 	if w.locked() {
 		return // its end is a world of its own
@@ -74,6 +75,9 @@ func (s *search) fairly(w world, way string) (world, string) {
 		at = s.reached[0].world
 		way += "  " + s.reached[0].what + "\n"
 		s.reached = nil
+		if c := at.callers[0]; c.notRun && !c.ending.Refused {
+			panic(&violation{what: "a grant is given back"})
+		}
 		switch c := at.callers[0]; c.at {
 		case gone:
 		case running:

@@ -80,11 +80,12 @@ const (
 	CompleteTold
 	// Release: close, settle the unresolved attempt as retryable, and begin again.
 	Release
-	// Unavailable: run nothing, give a grant back, and have the caller come back.
+	// Unavailable: run nothing, give a grant back as not run, and have the caller come
+	// back.
 	Unavailable
 	// Unknown: run nothing, settle a grant as unknown, and have the caller come back.
 	Unknown
-	// Refuse: the receipt is of another request. A grant is settled as retryable
+	// Refuse: the receipt is of another request. A grant is given back as not run,
 	// with the shortest retention.
 	Refuse
 )
@@ -235,9 +236,10 @@ func AfterAsk(s Said, t Told) Step {
 
 // Closes says whether the receipt is closed before an attempt is settled as as,
 // where its receipt is not known to be applied. Unknown needs none: it claims
-// nothing.
-func Closes(as oncekeeper.Settlement) bool {
-	return as == oncekeeper.SettledComplete || as == oncekeeper.SettledRetryable || as == oncekeeper.SettledFinal
+// nothing. Nor does a grant that is given back as not run: it is no attempt, so no
+// key is ever given up on its word.
+func Closes(as oncekeeper.Settlement, notRun bool) bool {
+	return !notRun && (as == oncekeeper.SettledComplete || as == oncekeeper.SettledRetryable || as == oncekeeper.SettledFinal)
 }
 
 // Floor is what an attempt closes with: neither it nor one before may apply any

@@ -72,6 +72,8 @@ type caller struct {
 	// stood: the effect was there before this call began. heard: the function heard
 	// that it committed.
 	stood, heard bool
+	// notRun: the grant is given back, and no function was called.
+	notRun bool
 	// as and with are what it is to be settled as, original what it gave.
 	as, original oncekeeper.Settlement
 	with         word
@@ -87,7 +89,7 @@ func (c caller) compare(d caller) int {
 }
 
 func (c caller) flags() (n uint16) {
-	for i, set := range []bool{c.tx, c.late, c.ran, c.bare, c.stood, c.heard, c.takeover, c.ending.Found, c.ending.Refused, c.ending.Unclosed} {
+	for i, set := range []bool{c.tx, c.late, c.ran, c.bare, c.stood, c.heard, c.takeover, c.notRun, c.ending.Found, c.ending.Refused, c.ending.Unclosed} {
 		if set {
 			n |= 1 << i
 		}
@@ -122,8 +124,8 @@ type setting struct {
 	attempts   int32
 	outage     steps.Outage
 	reconciles bool
-	// others: calls of another request come too. strangers: a grant that is given
-	// back is not closed, since whoever gives it back knows of no receipts.
+	// others: calls of another request come too. strangers: a grant is given back by
+	// who knows of no receipts, and does not say that it was not run.
 	others, strangers bool
 	// terse: a function that does not commit fails for good, and leaves nothing.
 	terse                     bool
@@ -135,11 +137,11 @@ type setting struct {
 
 // without names the rules that are left out.
 type without struct {
-	claimWaits, claimUnique, claimFloor, claimRequest, bareFloor     bool
-	lookTakeover, lookLater, lookHeld, lookBare, lookMismatch        bool
-	closeFinal, closeValue, closeRetryable, closeUnrun, closeRelease bool
-	closeWaits, plusOne, noMore, timeoutProves, failedLookProves     bool
-	receiptCounts, settleFound, finalClosed, finalKept               bool
+	claimWaits, claimUnique, claimFloor, claimRequest, bareFloor         bool
+	lookTakeover, lookLater, lookHeld, lookBare, lookMismatch            bool
+	closeFinal, closeValue, closeRetryable, closeRelease, unrunUncounted bool
+	closeWaits, plusOne, noMore, timeoutProves, failedLookProves         bool
+	receiptCounts, settleFound, finalClosed, finalKept                   bool
 }
 
 // search is one small world being searched.

@@ -428,6 +428,9 @@ const (
 	HistoryEntry_EVENT_LEASE_EXPIRED HistoryEntry_Event = 6
 	// An operator decided the key under its live lease.
 	HistoryEntry_EVENT_OVERRULED HistoryEntry_Event = 7
+	// Its holder gave it back, and its function was not called. One that follows
+	// another takes its place here.
+	HistoryEntry_EVENT_NOT_RUN HistoryEntry_Event = 8
 	// An operator said: it happened.
 	HistoryEntry_EVENT_RESOLVED_COMPLETED HistoryEntry_Event = 17
 	// It did not, and will not.
@@ -449,6 +452,7 @@ var (
 		5:  "EVENT_UNKNOWN",
 		6:  "EVENT_LEASE_EXPIRED",
 		7:  "EVENT_OVERRULED",
+		8:  "EVENT_NOT_RUN",
 		17: "EVENT_RESOLVED_COMPLETED",
 		18: "EVENT_RESOLVED_FAILED",
 		19: "EVENT_RESOLVED_RELEASED",
@@ -463,6 +467,7 @@ var (
 		"EVENT_UNKNOWN":            5,
 		"EVENT_LEASE_EXPIRED":      6,
 		"EVENT_OVERRULED":          7,
+		"EVENT_NOT_RUN":            8,
 		"EVENT_RESOLVED_COMPLETED": 17,
 		"EVENT_RESOLVED_FAILED":    18,
 		"EVENT_RESOLVED_RELEASED":  19,
@@ -1633,9 +1638,14 @@ type FailRequest struct {
 	Key          *Key                   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	FencingToken int64                  `protobuf:"varint,2,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	// Unspecified, or not known to the server: INVALID_ARGUMENT.
-	Disposition   FailRequest_Disposition `protobuf:"varint,3,opt,name=disposition,proto3,enum=oncekeeper.v1.FailRequest_Disposition" json:"disposition,omitempty"`
-	Status        *StoredStatus           `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
-	Retention     *durationpb.Duration    `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
+	Disposition FailRequest_Disposition `protobuf:"varint,3,opt,name=disposition,proto3,enum=oncekeeper.v1.FailRequest_Disposition" json:"disposition,omitempty"`
+	Status      *StoredStatus           `protobuf:"bytes,4,opt,name=status,proto3" json:"status,omitempty"`
+	Retention   *durationpb.Duration    `protobuf:"bytes,5,opt,name=retention,proto3" json:"retention,omitempty"`
+	// With RETRYABLE alone, otherwise INVALID_ARGUMENT: the attempt's function was not
+	// called. It does not count against max_attempts, and the next grant has its number
+	// again; a takeover stays one. Set it on every grant that will not be run. A server
+	// that does not know the field counts the attempt.
+	NotRun        bool `protobuf:"varint,6,opt,name=not_run,json=notRun,proto3" json:"not_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,6 +1713,13 @@ func (x *FailRequest) GetRetention() *durationpb.Duration {
 		return x.Retention
 	}
 	return nil
+}
+
+func (x *FailRequest) GetNotRun() bool {
+	if x != nil {
+		return x.NotRun
+	}
+	return false
 }
 
 type FailResponse struct {
@@ -2714,13 +2731,14 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretention\"O\n" +
 	"\x10CompleteResponse\x12;\n" +
 	"\vexpire_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x87\x03\n" +
+	"expireTime\"\xa0\x03\n" +
 	"\vFailRequest\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\x12#\n" +
 	"\rfencing_token\x18\x02 \x01(\x03R\ffencingToken\x12H\n" +
 	"\vdisposition\x18\x03 \x01(\x0e2&.oncekeeper.v1.FailRequest.DispositionR\vdisposition\x123\n" +
 	"\x06status\x18\x04 \x01(\v2\x1b.oncekeeper.v1.StoredStatusR\x06status\x127\n" +
-	"\tretention\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tretention\"u\n" +
+	"\tretention\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x17\n" +
+	"\anot_run\x18\x06 \x01(\bR\x06notRun\"u\n" +
 	"\vDisposition\x12\x1b\n" +
 	"\x17DISPOSITION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15DISPOSITION_RETRYABLE\x10\x01\x12\x15\n" +
@@ -2764,7 +2782,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x10STATE_UNRESOLVED\x10\x03\x12\x12\n" +
 	"\x0eSTATE_RELEASED\x10\x04\x12\x13\n" +
 	"\x0fSTATE_COMPLETED\x10\x05\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\x83\x05\n" +
+	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\x96\x05\n" +
 	"\fHistoryEntry\x12#\n" +
 	"\rfencing_token\x18\x01 \x01(\x03R\ffencingToken\x127\n" +
 	"\x05event\x18\x02 \x01(\x0e2!.oncekeeper.v1.HistoryEntry.EventR\x05event\x12%\n" +
@@ -2774,7 +2792,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x123\n" +
 	"\x06status\x18\a \x01(\v2\x1b.oncekeeper.v1.StoredStatusR\x06status\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\x96\x02\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xa9\x02\n" +
 	"\x05Event\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rEVENT_RUNNING\x10\x01\x12\x13\n" +
@@ -2783,7 +2801,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x0eEVENT_RELEASED\x10\x04\x12\x11\n" +
 	"\rEVENT_UNKNOWN\x10\x05\x12\x17\n" +
 	"\x13EVENT_LEASE_EXPIRED\x10\x06\x12\x13\n" +
-	"\x0fEVENT_OVERRULED\x10\a\x12\x1c\n" +
+	"\x0fEVENT_OVERRULED\x10\a\x12\x11\n" +
+	"\rEVENT_NOT_RUN\x10\b\x12\x1c\n" +
 	"\x18EVENT_RESOLVED_COMPLETED\x10\x11\x12\x19\n" +
 	"\x15EVENT_RESOLVED_FAILED\x10\x12\x12\x1b\n" +
 	"\x17EVENT_RESOLVED_RELEASED\x10\x13\x12\x11\n" +

@@ -61,6 +61,7 @@ func toProto(r *oncekeeper.KeyRecord) *recordv1.Record {
 		Origin:         uint32(r.Origin),
 		Settled:        int64(r.Settled),
 		History:        historyToProto(r.History),
+		NotRun:         r.NotRun,
 	}
 }
 
@@ -96,6 +97,7 @@ func fromProto(key oncekeeper.Key, p *recordv1.Record) *oncekeeper.KeyRecord {
 		Origin:         oncekeeper.Origin(narrow(p.GetOrigin())),
 		Settled:        oncekeeper.Instant(p.GetSettled()),
 		History:        historyFromProto(p.GetHistory()),
+		NotRun:         p.GetNotRun(),
 	}
 }
 

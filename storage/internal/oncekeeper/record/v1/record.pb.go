@@ -53,6 +53,7 @@ type Record struct {
 	Settled int64  `protobuf:"varint,21,opt,name=settled,proto3" json:"settled,omitempty"`
 	// Oldest first. A version that rewrites the record keeps of each entry what it knows.
 	History       []*HistoryEntry `protobuf:"bytes,22,rep,name=history,proto3" json:"history,omitempty"`
+	NotRun        bool            `protobuf:"varint,23,opt,name=not_run,json=notRun,proto3" json:"not_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +240,13 @@ func (x *Record) GetHistory() []*HistoryEntry {
 		return x.History
 	}
 	return nil
+}
+
+func (x *Record) GetNotRun() bool {
+	if x != nil {
+		return x.NotRun
+	}
+	return false
 }
 
 type HistoryEntry struct {
@@ -626,7 +634,7 @@ var File_oncekeeper_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"!oncekeeper/record/v1/record.proto\x12\x14oncekeeper.record.v1\"\xf8\x05\n" +
+	"!oncekeeper/record/v1/record.proto\x12\x14oncekeeper.record.v1\"\x91\x06\n" +
 	"\x06Record\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x12\x1a\n" +
@@ -652,7 +660,8 @@ const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\x06status\x18\x13 \x01(\v2\x1c.oncekeeper.record.v1.StatusR\x06status\x12\x16\n" +
 	"\x06origin\x18\x14 \x01(\rR\x06origin\x12\x18\n" +
 	"\asettled\x18\x15 \x01(\x03R\asettled\x12<\n" +
-	"\ahistory\x18\x16 \x03(\v2\".oncekeeper.record.v1.HistoryEntryR\ahistory\"\xc8\x01\n" +
+	"\ahistory\x18\x16 \x03(\v2\".oncekeeper.record.v1.HistoryEntryR\ahistory\x12\x17\n" +
+	"\anot_run\x18\x17 \x01(\bR\x06notRun\"\xc8\x01\n" +
 	"\fHistoryEntry\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x03R\x05token\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\rR\x05event\x12\x18\n" +
