@@ -52,7 +52,7 @@ func (m *measured) start(ctx context.Context, store string) error {
 	if err != nil {
 		return fmt.Errorf("starting a service: %w", err)
 	}
-	m.process = exec.CommandContext(ctx, self, "serve", "--answer-empty-calls", "--migrate", "--listen", "127.0.0.1:0", "--log-format", "json")
+	m.process = exec.CommandContext(ctx, self, "serve", "--answer-empty-calls", "--migrate", "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json")
 	m.process.Cancel = func() error { return m.process.Process.Signal(syscall.SIGTERM) }
 	m.process.WaitDelay = measuredStop
 	// Its settings are this command's and no others; the address of a store may have a

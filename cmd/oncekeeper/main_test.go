@@ -27,7 +27,7 @@ func serving(t *testing.T, args ...string) (address string, log *lines) {
 	log = &lines{grown: make(chan struct{}, 1)}
 	exit := make(chan int, 1)
 	go func() {
-		exit <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...), console{out: io.Discard, err: log})
+		exit <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--http", "off"}, args...), console{out: io.Discard, err: log})
 	}()
 	t.Cleanup(func() {
 		stop()

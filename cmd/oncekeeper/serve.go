@@ -29,6 +29,7 @@ type serveCmd struct {
 	// AnswerEmptyCalls is bench's: it measures a service of its own.
 	AnswerEmptyCalls bool `hidden:""`
 
+	opsFlags
 	policyFlag
 	BackupDir string `env:"ONCEKEEPER_BACKUP_DIR" placeholder:"DIR" help:"Where oncekeeper backup may make backups of an embedded store, on this host: best on the file system of the store. Not set: nowhere."`
 
@@ -49,7 +50,10 @@ Examples:
 
 // Validate refuses a command line that cannot be served.
 func (c *serveCmd) Validate() error {
-	if err := c.check(); err != nil {
+	if err := c.storeFlags.check(); err != nil {
+		return err
+	}
+	if err := c.opsFlags.check(c.Insecure); err != nil {
 		return err
 	}
 	return c.checkListen()
@@ -68,10 +72,7 @@ func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error 
 	if err != nil {
 		return err
 	}
-	if err := c.serve(ctx, store, policies, where, log, broken); err != nil {
-		return errors.Join(err, c.close(store))
-	}
-	return c.close(store)
+	return errors.Join(c.serve(ctx, store, policies, where, log, broken), c.close(store))
 }
 
 func (c *serveCmd) plan() postgres.Plan {
@@ -99,7 +100,11 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	if err != nil {
 		return err
 	}
-	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups}
+	reg, err := registry(store)
+	if err != nil {
+		return err
+	}
+	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, Metrics: reg}
 	if c.AnswerEmptyCalls {
 		cfg.Options = append(cfg.Options, grpc.ChainUnaryInterceptor(bench.AnswerEmptyCalls))
 	}
@@ -111,6 +116,11 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", c.Listen, err)
 	}
+	stopping, endOps, err := c.opsFlags.serve(ctx, store, reg, log)
+	if err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	defer endOps() // last: who asks is told to the end that this server is not ready
 	address := lis.Addr().String()
 	log.InfoContext(ctx, "listening", "address", address)
 	log.InfoContext(ctx, "records lie in "+where)
@@ -127,6 +137,7 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	case <-ctx.Done():
 		log.InfoContext(ctx, "stopping: calls under way are finished", "within", c.Drain.String())
 	}
+	stopping()
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
 	defer cancel()
 	if err := srv.Shutdown(draining); err != nil {

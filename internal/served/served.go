@@ -113,7 +113,7 @@ func StartHeard(t testing.TB, heard func(line string) bool, store, address strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, heard, path, append([]string{"serve", "--store", store, "--listen", address}, args...)...)
+	return run(t, heard, path, append([]string{"serve", "--store", store, "--listen", address, "--http", "off"}, args...)...)
 }
 
 // Run starts a command that logs as serve does, and returns when it listens. It is
