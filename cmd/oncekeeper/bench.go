@@ -81,7 +81,8 @@ func (c *benchCmd) Run(ctx context.Context, term console) (err error) {
 		}
 		defer func() { err = errors.Join(err, measured.remove()) }()
 		where, cfg.ServerPID, cfg.Plain = measured.where, measured.pid(), measured.plain
-		c.Address = measured.address
+		// It is on this machine, and asks nobody who they are.
+		c.remote = remote{Address: measured.address, Timeout: c.Timeout}
 	}
 	for range c.Connections {
 		conn, err := c.dial()

@@ -14,26 +14,18 @@ import (
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 
-// TestMain lets bench start this binary as the service that it measures.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		main()
-	}
-	m.Run()
-}
-
 func TestExamplesOfTheHelpOfBenchDoWhatTheySay(t *testing.T) {
 	address, _ := serving(t, "--store", "memory:")
 	t.Setenv("ONCEKEEPER_ADDRESS", address)
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
-	for _, example := range examples.FindAllStringSubmatch((&benchCmd{}).Help(), -1) {
-		code, stdout, stderr := command(t, words(example[1])[1:]...)
+	for _, line := range example.FindAllStringSubmatch((&benchCmd{}).Help(), -1) {
+		code, stdout, stderr := command(t, words(line[1])[1:]...)
 		if code != 0 || !strings.Contains(stdout, bench.Pairs) {
-			t.Errorf("%s exits with %d: %s%s", example[1], code, stdout, stderr)
+			t.Errorf("%s exits with %d: %s%s", line[1], code, stdout, stderr)
 		}
-		if strings.Contains(stdout, bench.Empty) == strings.Contains(example[1], "--target") {
-			t.Errorf("%s shows empty calls, or not, as the service does not answer them:\n%s", example[1], stdout)
+		if strings.Contains(stdout, bench.Empty) == strings.Contains(line[1], "--target") {
+			t.Errorf("%s shows empty calls, or not, as the service does not answer them:\n%s", line[1], stdout)
 		}
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
