@@ -14,6 +14,9 @@ import (
 const asCommand = "ONCEKEEPER_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		main() // the service that bench starts
+	}
 	if os.Getenv(asCommand) != "" {
 		os.Exit(run(context.Background(), os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 	}
