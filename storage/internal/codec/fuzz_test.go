@@ -99,7 +99,7 @@ func FuzzARecordComesBackAsItWas(f *testing.F) {
 		length := time.Duration(micros) * time.Microsecond
 		rec := &oncekeeper.KeyRecord{
 			Key: key, State: oncekeeper.StoredState(state), Token: token, Revision: token, Fingerprint: bin, FingerprintScheme: text,
-			AnyFingerprint: flag, CallID: text, Attempt: count, Takeover: !flag, Holder: text, Checkpoint: bin,
+			AnyFingerprint: flag, CallID: text, Attempt: count, NotRun: flag, Takeover: !flag, Holder: text, Checkpoint: bin,
 			Granted: oncekeeper.Grant{Lease: length, Retention: -length, UnsettledRetention: length, MaxAttempts: count, Hold: flag},
 			Created: oncekeeper.Instant(micros), LeaseEnd: oncekeeper.Instant(token), UnsettledUntil: 1, Expires: oncekeeper.Instant(-micros),
 			Last: oncekeeper.Settlement(last), Origin: oncekeeper.Origin(state), Settled: 2,
