@@ -130,7 +130,7 @@ func (l *load) calls(service pb.IdempotencyServiceClient) error {
 			l.took[i] = append(l.took[i], took[i]...)
 		}
 	}()
-	body := make([]byte, 256)
+	body := body()
 	for !l.ended.Load() {
 		key := &pb.Key{Tenant: "shop", Operation: "ship", Id: idOf(int(l.made.Add(1)))}
 		phase, start := l.now.Load(), time.Now()

@@ -3,6 +3,7 @@ package sweeping
 import (
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -166,7 +167,7 @@ func completed(t testing.TB, store storage.Store, from, to int) {
 			t.Fatal(res.Refusal())
 		}
 		cmds[i] = lifecycle.Settle{
-			Key: res.Record.Key, Token: res.Record.Token, As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{Body: make([]byte, 256)},
+			Key: res.Record.Key, Token: res.Record.Token, As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{Body: body()},
 		}
 	}
 	for _, res := range store.Apply(t.Context(), cmds...) {
@@ -174,6 +175,15 @@ func completed(t testing.TB, store storage.Store, from, to int) {
 			t.Fatal(res.Refusal())
 		}
 	}
+}
+
+// body is one that nothing makes smaller.
+func body() []byte {
+	body := make([]byte, 256)
+	for i := range body {
+		body[i] = byte(rand.Uint32())
+	}
+	return body
 }
 
 func mustClose(t testing.TB, store storage.Store) {
