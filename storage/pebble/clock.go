@@ -23,10 +23,14 @@ func newStoreClock(host clock.Clock, lastWritten oncekeeper.Instant) storeClock 
 }
 
 func (c *storeClock) now() oncekeeper.Instant {
+	// The host's clock is read first: were this process stopped between the two
+	// readings, the one behind the stop would put this clock ahead for good, and end
+	// every live lease early.
+	host := oncekeeper.InstantOf(c.host.Now())
 	// Whole microseconds alone are taken from the monotonic reading, so that
 	// rounding never makes this clock run fast.
 	elapsed := (c.host.Monotonic() - c.mono).Truncate(time.Microsecond)
 	c.mono += elapsed
-	c.last = max(c.last.Add(elapsed), oncekeeper.InstantOf(c.host.Now()))
+	c.last = max(c.last.Add(elapsed), host)
 	return c.last
 }

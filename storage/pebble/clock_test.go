@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 )
@@ -70,5 +71,39 @@ func TestRestartsDoNotEndALiveLease(t *testing.T) {
 	clk.Advance(10 * time.Second)
 	if got := s.Apply(t.Context(), testBegin("1", "b"))[0]; got.Verdict != lifecycle.Granted {
 		t.Errorf("after its minute it was %v", got.Verdict)
+	}
+}
+
+// hiccup is a clock after whose next reading the process stands still for a second.
+type hiccup struct {
+	*clock.Manual
+	armed bool
+}
+
+func (h *hiccup) Now() time.Time {
+	defer h.stand()
+	return h.Manual.Now()
+}
+
+func (h *hiccup) Monotonic() time.Duration {
+	defer h.stand()
+	return h.Manual.Monotonic()
+}
+
+func (h *hiccup) stand() {
+	if h.armed {
+		h.armed = false
+		h.Advance(time.Second)
+	}
+}
+
+func TestAProcessThatStandsStillBetweenTwoReadingsIsNotAheadOfItsHost(t *testing.T) {
+	host := &hiccup{Manual: clock.NewManual(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+	c := newStoreClock(host, 0)
+	c.now()
+	host.armed = true
+	c.now()
+	if got, want := c.now(), oncekeeper.InstantOf(host.Now()); got != want {
+		t.Errorf("the store's clock is %v ahead of its host's: every live lease ends that much early", got.Sub(want))
 	}
 }
