@@ -13,6 +13,7 @@ var (
 	storeFlag      = flag.String("proof.store", "", "store to run on, pebble or postgres; empty: both")
 	seedFlag       = flag.Uint64("proof.seed", 0, "seed of the first history; 0: drawn from the clock")
 	historiesFlag  = flag.Int("proof.histories", 1, "histories for each store; the seeds follow one another")
+	togetherFlag   = flag.Int("proof.together", 1, "histories that share servers and faults, each with keys and callers of its own")
 	operationsFlag = flag.Int("proof.operations", 1000, "operations of a history, at the least")
 	faultsFlag     = flag.String("proof.faults", "all", "faults, by name and with commas between; all, or none")
 	forFlag        = flag.Duration("proof.for", 0, "no history is begun after so long; 0: no bound")

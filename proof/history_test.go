@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/proof/internal/drive"
 	"github.com/oncekeeper/oncekeeper/proof/internal/history"
+	"github.com/oncekeeper/oncekeeper/proof/internal/invariant"
 	"github.com/oncekeeper/oncekeeper/proof/internal/model"
 	"github.com/oncekeeper/oncekeeper/proof/internal/stage"
 )
@@ -26,6 +28,8 @@ type trial struct {
 	// spacing is how many operations lie between two faults.
 	spacing int
 	plant   string
+	// together is how many histories share the servers, and what befalls them.
+	together int
 }
 
 const (
@@ -37,8 +41,8 @@ const (
 	faultEach = 330
 )
 
-// run gives the history of a trial on a stage of its own.
-func run(t *testing.T, tr trial) *history.History {
+// run gives the histories of a trial on a stage of its own.
+func run(t *testing.T, tr trial) []*history.History {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bounding)
 	defer cancel()
@@ -55,27 +59,39 @@ func run(t *testing.T, tr trial) *history.History {
 			return true
 		}
 	}
-	r := drive.New(drive.Config{
-		Seed: tr.seed, Tenant: fmt.Sprintf("run-%d", tr.seed), Operations: tr.operations, Busy: busy, Clients: clients, Keys: keys, PerKey: perKey,
-		Conns: s.Conns(), Bounds: s.Bounds, Patience: noAnswer,
-	})
+	var runs []*drive.Run
+	for i := range tr.together {
+		seed := tr.seed + uint64(i)
+		runs = append(runs, drive.New(drive.Config{
+			Seed: seed, Tenant: fmt.Sprintf("run-%d", seed), Operations: tr.operations, Busy: busy, Clients: clients, Keys: keys, PerKey: perKey,
+			Conns: s.Conns(), Bounds: s.Bounds, Patience: noAnswer,
+		}))
+	}
 	var befell []stage.Befell
 	go func() {
 		defer close(over)
-		befell = s.Act(ctx, stage.Plan(tr.seed, tr.faults, tr.operations, tr.spacing), r.Made)
+		befell = s.Act(ctx, stage.Plan(tr.seed, tr.faults, tr.operations, tr.spacing), runs[0].Made)
 	}()
-	r.Drive(ctx)
+	var all sync.WaitGroup
+	for _, r := range runs {
+		all.Go(func() { r.Drive(ctx) })
+	}
+	all.Wait()
 	<-over
-	h, err := r.Finish(ctx, s.Killed)
-	if err != nil {
-		t.Fatalf("%v\nfaults: %q\n%s", err, befell, tr.again())
+	var done []*history.History
+	for _, r := range runs {
+		h, err := r.Finish(ctx, s.Killed)
+		if err != nil {
+			t.Fatalf("%v\nfaults: %q\n%s", err, befell, tr.again())
+		}
+		h.Store = string(tr.store)
+		for _, b := range befell {
+			h.Faults = append(h.Faults, [2]string{string(b.Fault), b.How})
+		}
+		done = append(done, h)
 	}
 	s.Stop()
-	h.Store = string(tr.store)
-	for _, b := range befell {
-		h.Faults = append(h.Faults, [2]string{string(b.Fault), b.How})
-	}
-	return h
+	return done
 }
 
 // again is how to run the trial once more.
@@ -88,8 +104,8 @@ func (tr trial) again() string {
 		}
 		names += "," + string(f)
 	}
-	return fmt.Sprintf("run it again with: go test ./proof -run TestEveryHistoryIsLinearizable -proof.store=%s -proof.seed=%d -proof.operations=%d -proof.faults=%s",
-		tr.store, tr.seed, tr.operations, names)
+	return fmt.Sprintf("run it again with: go test ./proof -run TestEveryHistoryIsLinearizable -proof.store=%s -proof.seed=%d -proof.operations=%d -proof.together=%d -proof.faults=%s",
+		tr.store, tr.seed, tr.operations, tr.together, names)
 }
 
 // judge checks every key of h.
@@ -97,6 +113,10 @@ func judge(t *testing.T, h *history.History, tr trial) (ok bool) {
 	t.Helper()
 	ok = true
 	for _, ops := range h.ByKey() {
+		for _, b := range invariant.Check(ops) {
+			ok = false
+			t.Errorf("%s of seed %d on %s, see %s: broken: %s\nfaults: %q\n%s", ops[0].Key, h.Seed, tr.store, keep(t, h, tr), b, h.Faults, tr.again())
+		}
 		c := model.Check(ops, *patienceFlag)
 		if c.Result == model.Linearizable {
 			continue
@@ -107,7 +127,7 @@ func judge(t *testing.T, h *history.History, tr trial) (ok bool) {
 		if err := c.Draw(drawn); err != nil {
 			t.Error(err)
 		}
-		t.Errorf("%s of seed %d on %s: %s, see %s\n%sfaults: %q\n%s", c.Key, tr.seed, tr.store, c.Result, drawn, c.Why(), h.Faults, tr.again())
+		t.Errorf("%s of seed %d on %s: %s, see %s\n%sfaults: %q\n%s", c.Key, h.Seed, tr.store, c.Result, drawn, c.Why(), h.Faults, tr.again())
 	}
 	return ok
 }
@@ -119,7 +139,7 @@ func keep(t *testing.T, h *history.History, tr trial) string {
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), "oncekeeper-proof")
 	}
-	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", tr.store, tr.seed))
+	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", tr.store, h.Seed))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -133,22 +153,30 @@ func TestEveryHistoryIsLinearizable(t *testing.T) {
 	first := seed()
 	for _, store := range stores() {
 		t.Run(string(store), func(t *testing.T) {
+			sum := newTally(store)
 			began := time.Now()
-			for i := range *historiesFlag {
+			for i := 0; i < *historiesFlag; i += *togetherFlag {
 				if *forFlag > 0 && time.Since(began) > *forFlag {
 					break
 				}
-				tr := trial{store: store, seed: first + uint64(i), operations: *operationsFlag, faults: faults(t, store), spacing: faultEach}
+				tr := trial{
+					store: store, seed: first + uint64(i), operations: *operationsFlag, faults: faults(t, store), spacing: faultEach,
+					together: min(*togetherFlag, *historiesFlag-i),
+				}
 				t.Run(fmt.Sprint(tr.seed), func(t *testing.T) {
-					h := run(t, tr)
-					if *saveFlag {
-						keep(t, h, tr)
+					for i, h := range run(t, tr) {
+						if *saveFlag {
+							keep(t, h, tr)
+						}
+						sum.add(h, i == 0)
+						checking := time.Now()
+						judge(t, h, tr)
+						t.Logf("%d operations, %d lost, %d faults in %v, checked in %v",
+							len(h.Operations), h.Lost(), len(h.Faults), h.Ended.Sub(h.Began).Round(time.Millisecond), time.Since(checking).Round(time.Millisecond))
 					}
-					checking := time.Now()
-					judge(t, h, tr)
-					t.Logf("%d operations, %d lost, %d faults in %v, checked in %v", len(h.Operations), h.Lost(), len(h.Faults), h.Ended.Sub(h.Began), time.Since(checking))
 				})
 			}
+			t.Log(sum)
 		})
 	}
 }

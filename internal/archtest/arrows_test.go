@@ -85,6 +85,7 @@ var rooms = []room{
 	// themselves. What leaves a rule out of a store is linked by its own command alone.
 	{path: "./proof"},
 	{path: "./proof/internal/history", may: []string{".", "./lifecycle"}},
+	{path: "./proof/internal/invariant", may: []string{".", "./lifecycle", "./proof/internal/history"}},
 	{path: "./proof/internal/model", may: []string{".", "./lifecycle", "./server/policy", "./proof/internal/history"}, third: []string{"github.com/anishathalye/porcupine"}},
 	{
 		path:  "./proof/internal/drive",

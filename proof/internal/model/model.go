@@ -10,6 +10,7 @@
 package model
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -176,11 +177,43 @@ func (b *belief) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// encode gives all that is in rec.
+// encode gives all that is in rec but the key, which is the same in all.
 func encode(rec *oncekeeper.KeyRecord) string {
-	plain := *rec
-	plain.Response, plain.Status = nil, nil
-	return fmt.Sprintf("%v|%v|%v", plain, rec.Response, rec.Status)
+	b := make([]byte, 0, 256)
+	number := func(n int64) { b = binary.AppendVarint(b, n) }
+	text := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	flag := func(is bool) {
+		if is {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
+	}
+	g := rec.Granted
+	for _, n := range []int64{
+		int64(rec.State), rec.Token, rec.Revision, int64(rec.Attempt), int64(rec.Created), int64(rec.LeaseEnd), int64(rec.UnsettledUntil),
+		int64(rec.Expires), int64(rec.Last), int64(rec.Origin), int64(rec.Settled),
+		int64(g.Lease), int64(g.Retention), int64(g.UnsettledRetention), int64(g.MaxAttempts),
+	} {
+		number(n)
+	}
+	for _, is := range []bool{rec.AnyFingerprint, rec.Takeover, g.Hold, rec.Response != nil, rec.Status != nil} {
+		flag(is)
+	}
+	for _, s := range []string{string(rec.Fingerprint), rec.FingerprintScheme, rec.CallID, rec.Holder, string(rec.Checkpoint)} {
+		text(s)
+	}
+	if rec.Response != nil {
+		text(string(rec.Response.Body))
+	}
+	if rec.Status != nil {
+		number(int64(rec.Status.Code))
+		text(rec.Status.Message)
+	}
+	return string(b)
 }
 
 // Why says where the search got stuck: the end of the longest order that it found,

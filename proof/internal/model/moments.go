@@ -44,6 +44,19 @@ func observe(ops []*history.Operation) observed {
 			outcome(r.Outcome)
 		}
 	}
+	// Two commands of one moment: the second's token is one more, and tells the moment
+	// of neither; the end of a lease that counts from it does.
+	var leases []time.Duration
+	for _, o := range ops {
+		if lease := leaseFrom(o, nil); lease > 0 && !slices.Contains(leases, lease) {
+			leases = append(leases, lease)
+		}
+	}
+	for _, end := range s.ends {
+		for _, lease := range leases {
+			s.judged = append(s.judged, end.Add(-lease))
+		}
+	}
 	for _, set := range []*[]oncekeeper.Instant{&s.judged, &s.ends, &s.expiries} {
 		slices.Sort(*set)
 		*set = slices.Compact(*set)
