@@ -192,6 +192,6 @@ func (o *Operation) Hidden() bool {
 	case o.Answer == nil || o.Answer.Verdict == lifecycle.Deleted || o.Answer.Verdict == lifecycle.Unresolved:
 		return true
 	default:
-		return o.Answer.Verdict == lifecycle.Settled && o.Settle.As != oncekeeper.SettledComplete && o.Settle.As != oncekeeper.SettledFinal
+		return o.Settle != nil && o.Answer.Verdict == lifecycle.Settled && o.Settle.As != oncekeeper.SettledComplete && o.Settle.As != oncekeeper.SettledFinal
 	}
 }

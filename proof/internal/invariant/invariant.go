@@ -68,7 +68,7 @@ func oneLiveGrant(ops []*history.Operation) *Broken {
 				return &Broken{OneLiveGrant, a, b}
 			}
 			granted := b.Answer.LeaseEnd.Add(-b.Answer.Lease)
-			if a.Answer.Token < b.Answer.Token && granted < a.Answer.LeaseEnd && !ended(ops, a.Answer.Token, b) {
+			if a.Answer.Token < b.Answer.Token && granted >= a.Earliest && granted < a.Answer.LeaseEnd && !ended(ops, a.Answer.Token, b) {
 				return &Broken{OneLiveGrant, a, b}
 			}
 		}

@@ -2,6 +2,8 @@ package model
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -26,6 +28,17 @@ func observe(ops []*history.Operation) observed {
 		}
 	}
 	for _, o := range ops {
+		// What is asked names tokens too.
+		switch {
+		case o.Renew != nil:
+			s.judged = append(s.judged, oncekeeper.Instant(o.Renew.Token))
+		case o.Settle != nil:
+			s.judged = append(s.judged, oncekeeper.Instant(o.Settle.Token))
+		case o.Resolve != nil:
+			s.judged = append(s.judged, tokenOf(o.Resolve.Etag))
+		case o.Delete != nil:
+			s.judged = append(s.judged, tokenOf(o.Delete.Etag))
+		}
 		a := o.Answer
 		if a == nil {
 			continue
@@ -64,6 +77,12 @@ func observe(ops []*history.Operation) observed {
 	return s
 }
 
+func tokenOf(etag string) oncekeeper.Instant {
+	token, _, _ := strings.Cut(etag, "-")
+	n, _ := strconv.ParseInt(token, 10, 64)
+	return oncekeeper.Instant(n)
+}
+
 // moments gives when o may have been judged, on the store's clock, as far as it makes
 // a difference: to a verdict, or to a field that some answer shows.
 //
@@ -98,7 +117,7 @@ func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []onc
 			add(a.Record.Settled)
 			return all
 		case lifecycle.Settled:
-			if rec != nil {
+			if rec != nil && o.Settle != nil {
 				add(a.Expires.Add(-keptFor(o.Settle, rec)))
 			}
 		case lifecycle.Replayed:
