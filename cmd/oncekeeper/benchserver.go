@@ -57,7 +57,7 @@ func (m *measured) start(ctx context.Context, store string) error {
 	m.process.WaitDelay = measuredStop
 	// Its settings are this command's and no others; the address of a store may have a
 	// password in it, and who lists processes sees their arguments.
-	m.process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEKEEPER_") }), "ONCEKEEPER_STORE="+store)
+	m.process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEKEEPER_") }), "ONCEKEEPER_STORE="+store, "ONCEKEEPER_HTTP=127.0.0.1:0")
 	logs, err := m.process.StderrPipe()
 	if err != nil {
 		return err
