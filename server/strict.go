@@ -22,8 +22,12 @@ import (
 // interceptor. A key that is not UTF-8 is such a message, and a fault of the
 // caller's; so the service's methods take the bytes and decode them here.
 
-// undecoded receives a message as it came.
-type undecoded struct{ data []byte }
+// undecoded receives a message, and where that cannot be decoded, what came.
+type undecoded struct {
+	into   proto.Message
+	failed bool
+	data   []byte
+}
 
 // strictCodec is gRPC's codec for protobuf, which also gives messages undecoded.
 type strictCodec struct{}
@@ -36,7 +40,9 @@ func (strictCodec) Marshal(v any) (mem.BufferSlice, error) { return protoCodec.M
 
 func (strictCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if raw, ok := v.(*undecoded); ok {
-		raw.data = data.Materialize()
+		if protoCodec.Unmarshal(data, raw.into) != nil {
+			raw.data, raw.failed = data.Materialize(), true
+		}
 		return nil
 	}
 	return protoCodec.Unmarshal(data, v)
@@ -66,12 +72,12 @@ func (s *Server) registerStrict(desc *grpc.ServiceDesc, impl any) {
 }
 
 func decodeStrict(ctx context.Context, dec func(any) error, v any) error {
-	var raw undecoded
+	m := v.(proto.Message)
+	raw := undecoded{into: m}
 	if err := dec(&raw); err != nil {
 		return err
 	}
-	m := v.(proto.Message)
-	if proto.Unmarshal(raw.data, m) == nil {
+	if !raw.failed {
 		return nil
 	}
 	violation := wire.FieldViolation{Field: "request", Description: "is not a valid " + string(m.ProtoReflect().Descriptor().FullName())}
