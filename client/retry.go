@@ -106,7 +106,7 @@ func (c *Client) try(ctx context.Context, kind callKind, timeout time.Duration, 
 }
 
 // tryContext has a deadline that travels to the server, and ends on the client's
-// clock too.
+// clock too, where that is another than the deadline's.
 func (c *Client) tryContext(ctx context.Context, kind callKind, timeout time.Duration) (context.Context, context.CancelFunc) {
 	base := ctx
 	deadline := time.Now().Add(timeout)
@@ -117,7 +117,10 @@ func (c *Client) tryContext(ctx context.Context, kind callKind, timeout time.Dur
 		}
 	}
 	dctx, cancelDeadline := context.WithDeadline(base, deadline)
-	rctx, cancel := clock.WithTimeout(dctx, c.clock, timeout, errNoAnswer)
+	rctx, cancel := dctx, cancelDeadline
+	if c.clock != clock.System {
+		rctx, cancel = clock.WithTimeout(dctx, c.clock, timeout, errNoAnswer)
+	}
 	stop := func() bool { return true }
 	if kind.linger > 0 {
 		stop = context.AfterFunc(ctx, func() {
