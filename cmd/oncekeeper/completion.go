@@ -69,7 +69,9 @@ func (c *completeCmd) Run(parsed *kong.Context, term console) error {
 		words = words[1:]
 	}
 	for _, candidate := range candidates(parsed.Model.Node, words) {
-		_, _ = fmt.Fprintln(term.out, candidate)
+		if _, err := fmt.Fprintln(term.out, candidate); err != nil {
+			return err
+		}
 	}
 	return nil
 }
