@@ -15,6 +15,8 @@ var (
 	historiesFlag  = flag.Int("proof.histories", 1, "histories for each store; the seeds follow one another")
 	togetherFlag   = flag.Int("proof.together", 1, "histories that share servers and faults, each with keys and callers of its own")
 	operationsFlag = flag.Int("proof.operations", 1000, "operations of a history, at the least")
+	clientsFlag    = flag.Int("proof.clients", 8, "callers of a history")
+	spacingFlag    = flag.Int("proof.spacing", 330, "operations between two faults")
 	faultsFlag     = flag.String("proof.faults", "all", "faults, by name and with commas between; all, or none")
 	forFlag        = flag.Duration("proof.for", 0, "no history is begun after so long; 0: no bound")
 	outFlag        = flag.String("proof.out", "", "folder for histories that fail; empty: one that is made")

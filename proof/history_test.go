@@ -33,12 +33,10 @@ type trial struct {
 }
 
 const (
-	clients   = 8
-	keys      = 4
-	perKey    = 100
-	noAnswer  = 30 * time.Second
-	bounding  = 5 * time.Minute
-	faultEach = 330
+	keys     = 4
+	perKey   = 100
+	noAnswer = 30 * time.Second
+	bounding = 5 * time.Minute
 )
 
 // run gives the histories of a trial on a stage of its own.
@@ -63,7 +61,7 @@ func run(t *testing.T, tr trial) []*history.History {
 	for i := range tr.together {
 		seed := tr.seed + uint64(i)
 		runs = append(runs, drive.New(drive.Config{
-			Seed: seed, Tenant: fmt.Sprintf("run-%d", seed), Operations: tr.operations, Busy: busy, Clients: clients, Keys: keys, PerKey: perKey,
+			Seed: seed, Tenant: fmt.Sprintf("run-%d", seed), Operations: tr.operations, Busy: busy, Clients: *clientsFlag, Keys: keys, PerKey: perKey,
 			Conns: s.Conns(), Bounds: s.Bounds, Patience: noAnswer,
 		}))
 	}
@@ -104,8 +102,8 @@ func (tr trial) again() string {
 		}
 		names += "," + string(f)
 	}
-	return fmt.Sprintf("run it again with: go test ./proof -run TestEveryHistoryIsLinearizable -proof.store=%s -proof.seed=%d -proof.operations=%d -proof.together=%d -proof.faults=%s",
-		tr.store, tr.seed, tr.operations, tr.together, names)
+	return fmt.Sprintf("run it again with: go test ./proof -run TestEveryHistoryIsLinearizable -proof.store=%s -proof.seed=%d -proof.operations=%d -proof.together=%d -proof.clients=%d -proof.spacing=%d -proof.faults=%s",
+		tr.store, tr.seed, tr.operations, tr.together, *clientsFlag, tr.spacing, names)
 }
 
 // judge checks every key of h.
@@ -160,7 +158,7 @@ func TestEveryHistoryIsLinearizable(t *testing.T) {
 					break
 				}
 				tr := trial{
-					store: store, seed: first + uint64(i), operations: *operationsFlag, faults: faults(t, store), spacing: faultEach,
+					store: store, seed: first + uint64(i), operations: *operationsFlag, faults: faults(t, store), spacing: *spacingFlag,
 					together: min(*togetherFlag, *historiesFlag-i),
 				}
 				t.Run(fmt.Sprint(tr.seed), func(t *testing.T) {

@@ -95,8 +95,9 @@ func tokenOf(etag string) oncekeeper.Instant {
 //     creation), the end of a lease that counts from it, or an expiry that does. Where
 //     any answer shows one of these, the moment is worked out from it.
 //   - One that no answer shows can matter only by being before or after another
-//     command's moment, through a lease that ran out by then; so what would have let it
-//     run out exactly then is tried too.
+//     command's moment, by itself through the tokens of both, or through a lease or a
+//     record that ran out by then; so what lies just before, and what would have let
+//     it run out exactly then, is tried too.
 func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []oncekeeper.Instant {
 	var all []oncekeeper.Instant
 	add := func(at oncekeeper.Instant) {
@@ -144,6 +145,11 @@ func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []onc
 		}
 	}
 	each(s.judged, 0)
+	if o.Settle == nil && o.Renew == nil {
+		// It takes a token, and some later command a greater one: it was before that.
+		each(s.judged, time.Microsecond)
+		each(s.judged, 2*time.Microsecond)
+	}
 	each(s.ends, 0) // a lease ends at once where the holder does not know
 	if lease := leaseFrom(o, rec); lease > 0 {
 		each(s.ends, lease)
@@ -152,6 +158,7 @@ func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []onc
 	}
 	if kept := retentionFrom(o, rec); kept > 0 {
 		each(s.expiries, kept)
+		each(s.judged, kept)
 	}
 	return all
 }
