@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,8 @@ type Run struct {
 	mu     sync.Mutex
 	random *rand.Rand // of keys
 	keys   []*key
+	spent  int // how often keys were left early
+	lost   map[string]int
 	ops    []*history.Operation
 	// sent is when the last try of an operation that was lost left its caller.
 	sent map[*history.Operation]int64
@@ -67,7 +70,7 @@ type server struct {
 
 // New prepares a run.
 func New(cfg Config) *Run {
-	r := &Run{cfg: cfg, origin: time.Now(), random: rand.New(rand.NewPCG(cfg.Seed, 0)), sent: map[*history.Operation]int64{}}
+	r := &Run{cfg: cfg, origin: time.Now(), random: rand.New(rand.NewPCG(cfg.Seed, 0)), sent: map[*history.Operation]int64{}, lost: map[string]int{}}
 	for _, conn := range cfg.Conns {
 		r.servers = append(r.servers, server{pb.NewIdempotencyServiceClient(conn), pb.NewAdminServiceClient(conn)})
 	}
@@ -130,16 +133,27 @@ func (r *Run) Finish(ctx context.Context, killed func(server int, after time.Tim
 	return &history.History{Seed: r.cfg.Seed, Operations: r.ops, Began: r.origin, Ended: time.Now()}, nil
 }
 
-// current gives the keys in use now.
+// current gives the keys in use now. One with many operations that were lost is left
+// with those beside it: each may have taken effect at any time since, and the orders
+// to search multiply.
 func (r *Run) current() []*key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from := r.Made() / (r.cfg.Keys * r.cfg.PerKey) * r.cfg.Keys
-	for len(r.keys) < from+r.cfg.Keys {
-		r.keys = append(r.keys, newKey(r.cfg.Tenant, len(r.keys), r.random))
+	for {
+		from := (r.Made()/(r.cfg.Keys*r.cfg.PerKey) + r.spent) * r.cfg.Keys
+		for len(r.keys) < from+r.cfg.Keys {
+			r.keys = append(r.keys, newKey(r.cfg.Tenant, len(r.keys), r.random))
+		}
+		now := r.keys[from : from+r.cfg.Keys]
+		if !slices.ContainsFunc(now, func(k *key) bool { return r.lost[k.key.ID] >= mostLost }) {
+			return now
+		}
+		r.spent++
 	}
-	return r.keys[from : from+r.cfg.Keys]
 }
+
+// mostLost is how many lost operations end the use of a key.
+const mostLost = 8
 
 // keep records an operation that is over.
 func (r *Run) keep(o *history.Operation, sent int64) {
@@ -148,6 +162,9 @@ func (r *Run) keep(o *history.Operation, sent int64) {
 	r.ops = append(r.ops, o)
 	if o.Answer == nil {
 		r.sent[o] = sent
+		if o.Command() != nil {
+			r.lost[o.Key]++
+		}
 	}
 	r.made.Add(1)
 }

@@ -95,12 +95,11 @@ var refusals = func() map[*oncekeeper.Error]lifecycle.Verdict {
 	return all
 }()
 
-// awaitServer asks for a key of no history until some server answers, so that an
+// awaitServer begins keys of no history until some server grants one, so that an
 // outage leaves few operations open.
 func (c *client) awaitServer(ctx context.Context) {
 	for deadline := time.Now().Add(c.run.cfg.Patience); ctx.Err() == nil; {
-		s := c.run.servers[c.random.IntN(len(c.run.servers))]
-		if c.probe(ctx, s) {
+		if c.probe(ctx, c.run.servers[c.random.IntN(len(c.run.servers))]) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -112,10 +111,10 @@ func (c *client) awaitServer(ctx context.Context) {
 }
 
 func (c *client) probe(ctx context.Context, s server) bool {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout/4)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
 	defer cancel()
-	_, err := s.keeper.Get(ctx, &pb.GetRequest{Key: &pb.Key{Tenant: c.run.cfg.Tenant, Operation: "proof.Run/Probe", Id: "probe"}})
-	return errors.Is(wire.FromError(err, nil), oncekeeper.ErrKeyNotFound)
+	_, err := s.keeper.Begin(ctx, &pb.BeginRequest{Key: &pb.Key{Tenant: c.run.cfg.Tenant, Operation: "proof.Run/Probe", Id: c.unique("probe")}})
+	return err == nil
 }
 
 // departure notes when a call last left its caller: one that never did cannot have

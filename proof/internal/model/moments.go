@@ -17,6 +17,10 @@ type observed struct {
 	judged   []oncekeeper.Instant // of a command: tokens, settlements, creations
 	ends     []oncekeeper.Instant // of leases
 	expiries []oncekeeper.Instant
+
+	// lapsed and gone are by when at the latest a lease, or a record, was seen to be
+	// over.
+	lapsed, gone []oncekeeper.Instant
 }
 
 func observe(ops []*history.Operation) observed {
@@ -42,6 +46,13 @@ func observe(ops []*history.Operation) observed {
 		a := o.Answer
 		if a == nil {
 			continue
+		}
+		switch {
+		case a.Verdict == lifecycle.NotFound:
+			s.gone = append(s.gone, o.Latest)
+		case a.Verdict == lifecycle.Unresolved, a.Verdict == lifecycle.Deleted,
+			a.Record != nil && (a.Record.State == oncekeeper.StateAbandoned || a.Record.State == oncekeeper.StateUnresolved):
+			s.lapsed = append(s.lapsed, o.Latest)
 		}
 		s.judged = append(s.judged, oncekeeper.Instant(a.Token), a.Since)
 		s.ends = append(s.ends, a.LeaseEnd)
@@ -70,7 +81,7 @@ func observe(ops []*history.Operation) observed {
 			s.judged = append(s.judged, end.Add(-lease))
 		}
 	}
-	for _, set := range []*[]oncekeeper.Instant{&s.judged, &s.ends, &s.expiries} {
+	for _, set := range []*[]oncekeeper.Instant{&s.judged, &s.ends, &s.expiries, &s.lapsed, &s.gone} {
 		slices.Sort(*set)
 		*set = slices.Compact(*set)
 	}
@@ -95,9 +106,10 @@ func tokenOf(etag string) oncekeeper.Instant {
 //     creation), the end of a lease that counts from it, or an expiry that does. Where
 //     any answer shows one of these, the moment is worked out from it.
 //   - One that no answer shows can matter only by being before or after another
-//     command's moment, by itself through the tokens of both, or through a lease or a
-//     record that ran out by then; so what lies just before, and what would have let
-//     it run out exactly then, is tried too.
+//     command's moment: by itself, through the tokens of both, or through a lease or a
+//     record that ran out by then. Of all moments that are early enough for some of
+//     these the latest is tried: if any would do that are late enough for the others,
+//     it does.
 func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []oncekeeper.Instant {
 	var all []oncekeeper.Instant
 	add := func(at oncekeeper.Instant) {
@@ -154,11 +166,13 @@ func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []onc
 	if lease := leaseFrom(o, rec); lease > 0 {
 		each(s.ends, lease)
 		each(s.judged, lease)
+		each(s.lapsed, lease)
 		each(s.expiries, lease+unsettledRetention)
 	}
 	if kept := retentionFrom(o, rec); kept > 0 {
 		each(s.expiries, kept)
 		each(s.judged, kept)
+		each(s.gone, kept)
 	}
 	return all
 }
