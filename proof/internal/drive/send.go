@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/oncekeeper/oncekeeper"
-	"github.com/oncekeeper/oncekeeper/internal/wire"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	"github.com/oncekeeper/oncekeeper/proof/internal/history"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
