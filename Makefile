@@ -42,7 +42,7 @@ PROOF = go test ./proof -count 1 -v -timeout 30m
 
 .PHONY: proof
 proof: modules postgres ## Prove for ten minutes: random faults on both stores, and rules left out (PROOF_FOR=4m for each store)
-	$(PROOF) -proof.histories 100000 -proof.operations 2000 -proof.for $(PROOF_FOR)
+	$(PROOF) -proof.histories 100000 -proof.together 4 -proof.operations 2000 -proof.for $(PROOF_FOR) -proof.shops 5 -proof.patience 10m
 
 .PHONY: proof-short
 proof-short: modules postgres ## Prove for a minute

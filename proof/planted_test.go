@@ -14,7 +14,7 @@ import (
 
 // plantedFaults are what a rule's absence shows under: nothing, where none is named.
 var plantedFaults = map[string][]stage.Fault{
-	plant.AckSynced:  {stage.Kill},
+	plant.AckSynced:  {stage.Kill}, // with the process goes what was not written
 	plant.ReadSynced: {stage.Kill},
 }
 
@@ -22,6 +22,7 @@ var plantedFaults = map[string][]stage.Fault{
 const toFind = time.Minute
 
 func TestEachRuleThatIsLeftOutIsFound(t *testing.T) {
+	stage.Build(t)
 	for _, rule := range plant.Rules() {
 		t.Run(rule, func(t *testing.T) {
 			began := time.Now()

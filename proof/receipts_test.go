@@ -284,6 +284,7 @@ func (s floorless) Close(ctx context.Context, c receipt.Claim, floor int64) (*re
 }
 
 func TestAClosingThatWritesNoFloorIsFound(t *testing.T) {
+	stage.Build(t)
 	began := time.Now()
 	first := seed()
 	for i := uint64(0); time.Since(began) < toFind; i++ {

@@ -5,6 +5,7 @@ package served
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -113,25 +114,40 @@ func StartHeard(t testing.TB, heard func(line string) bool, store, address strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, heard, path, append([]string{"serve", "--store", store, "--listen", address, "--http", "off"}, args...)...)
+	p, err := run(t, heard, path, append([]string{"serve", "--store", store, "--listen", address, "--http", "off"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // Run starts a command that logs as serve does, and returns when it listens. It is
 // killed when the test ends.
 func Run(t testing.TB, path string, args ...string) *Process {
 	t.Helper()
+	p, err := Try(t, path, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Try is Run for a command that may end before it listens, as one does whose database
+// is not there.
+func Try(t testing.TB, path string, args ...string) (*Process, error) {
+	t.Helper()
 	return run(t, func(string) bool { return false }, path, args...)
 }
 
-func run(t testing.TB, heard func(line string) bool, path string, args ...string) *Process {
+func run(t testing.TB, heard func(line string) bool, path string, args ...string) (*Process, error) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
 	logs, err := cmd.StderrPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	p := &Process{cmd: cmd, exited: make(chan error, 1), said: said{grown: make(chan struct{})}}
 	listening := make(chan bool, 1)
@@ -159,12 +175,12 @@ func run(t testing.TB, heard func(line string) bool, path string, args ...string
 	select {
 	case ok := <-listening:
 		if !ok {
-			t.Fatalf("serve ended before it listened: %v", <-p.exited)
+			return nil, fmt.Errorf("serve ended before it listened: %w", <-p.exited)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("serve does not listen after a minute")
+		return nil, errors.New("serve does not listen after a minute")
 	}
-	return p
+	return p, nil
 }
 
 // Kill is kill -9; it returns when the process is gone.

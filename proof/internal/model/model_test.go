@@ -225,6 +225,37 @@ func TestALostCommandHappenedLateOrNever(t *testing.T) {
 	}
 }
 
+// A deletion tells nothing of its moment, and what it leaves is gone some time after
+// it: here it was not yet, so that the next grant goes on with the same life.
+func TestADeletionMayHaveBeenJustBeforeTheNextGrant(t *testing.T) {
+	l := newLife()
+	l.add(begins("a"), false)
+	l.now += 250_000
+	wide := func(o *history.Operation) { o.Earliest, o.Latest = o.Earliest-200_000, o.Latest+200_000 }
+	wide(l.add(&history.Operation{Delete: &lifecycle.Delete{Key: key, Etag: l.rec.Etag(), Force: true}}, false))
+	l.now = l.now.Add(lease * 9 / 10)
+	l.add(begins("b"), false)
+	l.add(&history.Operation{Get: true}, false)
+	expect(t, l, Linearizable)
+}
+
+// A settlement that was lost, whose record was seen to be settled and then to be gone:
+// neither look tells its moment.
+func TestALostSettlementMayHaveExpiredBetweenTwoLooks(t *testing.T) {
+	l := newLife()
+	token := l.add(begins("a"), false).Answer.Token
+	l.now += 40_000
+	l.add(settles(token, oncekeeper.SettledFinal, "lost"), true).Earliest -= 40_000
+	l.now = l.now.Add(lease * 9 / 10)
+	l.add(settles(token, oncekeeper.SettledFinal, "late"), false)
+	l.now = l.now.Add(lease / 5)
+	l.add(settles(token, oncekeeper.SettledFinal, "too late"), false)
+	if settled, gone := l.ops[2].Answer.Verdict, l.ops[3].Answer.Verdict; settled != lifecycle.AlreadySettled || gone != lifecycle.NotFound {
+		t.Fatalf("the looks are told %v and %v", settled, gone)
+	}
+	expect(t, l, Linearizable)
+}
+
 func TestALookBehindAnotherCannotBeOfBefore(t *testing.T) {
 	l := newLife()
 	early := l.add(&history.Operation{Get: true}, false)

@@ -86,21 +86,30 @@ func New(t testing.TB, cfg Config) *Stage {
 // staged is the service with a clock that steps, or with a rule left out.
 var staged = served.Builds("proof/internal/staged")
 
+// Build builds what is staged, so that it takes no time later.
+func Build(t testing.TB) {
+	t.Helper()
+	for _, build := range []func() (string, error){served.Binary, staged} {
+		if _, err := build(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (s *Stage) add(store string) {
 	t := s.t
 	t.Helper()
 	address := served.FreeAddress(t)
 	one := &server{front: newProxy(t, address)}
-	one.start = func() *served.Process { return served.Start(t, store, address, "--sweep-interval", "0") }
+	build, args := served.Binary, []string{"serve", "--store", store, "--listen", address, "--http", "off", "--sweep-interval", "0"}
 	if s.cfg.Plant != "" || s.cfg.Steps && len(s.servers) == 0 {
-		one.start = func() *served.Process {
-			path, err := staged()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return served.Run(t, path, "-store", store, "-listen", address, "-clock", s.clock.file, "-plant", s.cfg.Plant)
-		}
+		build, args = staged, []string{"-store", store, "-listen", address, "-clock", s.clock.file, "-plant", s.cfg.Plant}
 	}
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.start = func() *served.Process { return supervised(t, path, args) }
 	one.process = one.start()
 	s.servers = append(s.servers, one)
 	conn, err := served.Dial(one.front.address(), s.cfg.DialOptions...)
@@ -109,6 +118,20 @@ func (s *Stage) add(store string) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	s.conns = append(s.conns, conn)
+}
+
+// supervised starts a server until it stays: one whose database is not there ends.
+func supervised(t testing.TB, path string, args []string) *served.Process {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		p, err := served.Try(t, path, args...)
+		if err == nil {
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Conns lead to the servers, through what cuts and slows them.
