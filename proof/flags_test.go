@@ -20,7 +20,7 @@ var (
 	faultsFlag     = flag.String("proof.faults", "all", "faults, by name and with commas between; all, or none")
 	forFlag        = flag.Duration("proof.for", 0, "no history is begun after so long; 0: no bound")
 	outFlag        = flag.String("proof.out", "", "folder for histories that fail; empty: one that is made")
-	patienceFlag   = flag.Duration("proof.patience", time.Minute, "how long the search for an order of one key may take")
+	patienceFlag   = flag.Duration("proof.patience", 5*time.Minute, "how long the search for an order of one key may take")
 	shopsFlag      = flag.Int("proof.shops", 1, "runs of operations with receipts, for each store")
 	saveFlag       = flag.Bool("proof.save", false, "save every history, and not only those that fail")
 )
