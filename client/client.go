@@ -21,9 +21,10 @@ type Client struct {
 	begins      *sharedBegins
 	settlements *sharedSettlements
 
-	clock  clock.Clock
-	log    *slog.Logger
-	holder string
+	clock     clock.Clock
+	log       *slog.Logger
+	holder    string
+	coalesces bool
 
 	delays pace.Delays
 	budget *pace.Budget
@@ -63,6 +64,9 @@ func New(cc grpc.ClientConnInterface, opts ...Option) *Client {
 	}
 	for _, opt := range opts {
 		opt(c)
+	}
+	if c.coalesces {
+		c.coalesce()
 	}
 	return c
 }

@@ -22,9 +22,10 @@ import (
 )
 
 // WithCoalescing has Begins that wait share one BatchBegin, and settlements one
-// BatchSettle. There is no timer: while calls of a kind are under way others of it
-// gather, and leave together when an answer came. So a lone caller is no slower,
-// and many share few calls; see docs/performance.md for how many more they make.
+// BatchSettle. No call is put off to gather others: while two of a kind are under way
+// others of it gather, and leave together when an answer came, or each alone where
+// none comes in a second. So a lone caller is no slower, and many share few calls; see
+// docs/performance.md for how many more they make.
 //
 // Deadlines, cancellation, retries and errors stay each caller's own: one that
 // leaves ends nobody else's call, and what one asks that is invalid is refused to it
@@ -37,10 +38,13 @@ import (
 // credentials of the connection (credentials.PerRPCCredentials) that read a context's
 // values must not be used with it.
 func WithCoalescing() Option {
-	return func(c *Client) {
-		c.begins = coalesce.New(c.beginTogether)
-		c.settlements = coalesce.New(c.settleTogether)
-	}
+	return func(c *Client) { c.coalesces = true }
+}
+
+// coalesce makes the Sharers, once the options are read.
+func (c *Client) coalesce() {
+	c.begins = coalesce.New(c.beginTogether, asked[*pb.BeginRequest].own, c.clock)
+	c.settlements = coalesce.New(c.settleTogether, asked[*pb.Settlement].own, c.clock)
 }
 
 // asked is one caller's part of a shared call.
@@ -49,6 +53,13 @@ type asked[M proto.Message] struct {
 	key *pb.Key
 	// metadata travels with the call; whoever shares it has the same.
 	metadata metadata.MD
+}
+
+// own gives a copy that is none of the caller's, who may use its slices for other
+// things once it has left.
+func (a asked[M]) own() asked[M] {
+	a.msg = proto.CloneOf(a.msg)
+	return a
 }
 
 type (

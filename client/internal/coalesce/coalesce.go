@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // The bounds of what is shared.
@@ -28,10 +30,16 @@ const (
 	// MaxUnderWay is how many calls are under way at once. One more than one, so that
 	// a call which hangs does not hold up the others.
 	MaxUnderWay = 2
+	// MaxTurn is how long an item waits for its turn. Then it goes alone: all calls
+	// under way hang, at one server of several perhaps, and the next may not.
+	MaxTurn = time.Second
 )
 
 // ErrNotSent: the caller left before its item was sent.
 var ErrNotSent = errors.New("it was not sent")
+
+// errLate: the item waited too long for its turn, and is out of the queue.
+var errLate = errors.New("no turn in time")
 
 // Item is what one caller asks.
 type Item[Q any] struct {
@@ -60,6 +68,8 @@ type Together[Q, A any] func(ctx context.Context, asked []Q) []Answer[A]
 // way, and needs no closing.
 type Sharer[Q, A any] struct {
 	together Together[Q, A]
+	own      func(Q) Q
+	clock    clock.Clock
 
 	mu sync.Mutex
 	// queue is what waits; something does only while MaxUnderWay calls are under way.
@@ -67,9 +77,10 @@ type Sharer[Q, A any] struct {
 	underWay int
 }
 
-// New makes a Sharer of calls that together makes.
-func New[Q, A any](together Together[Q, A]) *Sharer[Q, A] {
-	return &Sharer[Q, A]{together: together}
+// New makes a Sharer of calls that together makes. own gives a copy that shares no
+// memory with what a caller may change: an item may be sent once its caller has left.
+func New[Q, A any](together Together[Q, A], own func(Q) Q, c clock.Clock) *Sharer[Q, A] {
+	return &Sharer[Q, A]{together: together, own: own, clock: c}
 }
 
 // waiting is an item in the queue, and then in a call.
@@ -93,9 +104,9 @@ type batch[Q, A any] struct {
 }
 
 // Ask has item asked: by alone, in this goroutine, where fewer than MaxUnderWay
-// calls are under way, or in a call that it shares. It waits for its turn until
-// caller or ctx ends, and for the answer until ctx does; then it gives ErrNotSent,
-// or ctx's error. A caller that leaves ends nobody else's call.
+// calls are under way or MaxTurn is over, or in a call that it shares. It waits for
+// its turn until caller or ctx ends, and for the answer until ctx does; then it gives
+// ErrNotSent, or ctx's error. A caller that leaves ends nobody else's call.
 func (s *Sharer[Q, A]) Ask(caller, ctx context.Context, item Item[Q], alone func() (A, error)) (A, error) {
 	if item.Bytes > MaxItemBytes {
 		return alone()
@@ -107,11 +118,12 @@ func (s *Sharer[Q, A]) Ask(caller, ctx context.Context, item Item[Q], alone func
 	if w == nil {
 		return alone()
 	}
-	if err := s.await(caller, ctx, w); err != nil {
+	switch err := s.await(caller, ctx, w); {
+	case errors.Is(err, errLate):
+		return alone()
+	case err != nil:
 		var none A
 		return none, err
-	}
-	switch {
 	case w.leads:
 		return s.lead(alone)
 	case w.answer.Alone:
@@ -122,16 +134,22 @@ func (s *Sharer[Q, A]) Ask(caller, ctx context.Context, item Item[Q], alone func
 }
 
 // await waits until w has its turn or its answer; an error says that its caller
-// has left.
+// has left, or is to ask alone.
 func (s *Sharer[Q, A]) await(caller, ctx context.Context, w *waiting[Q, A]) error {
+	late := make(chan struct{})
+	timer := s.clock.AfterFunc(MaxTurn, func() { close(late) })
+	defer timer.Stop()
+	why := ErrNotSent
 	select {
 	case <-w.turn:
 		return nil
 	case <-caller.Done():
 	case <-ctx.Done():
+	case <-late:
+		why = errLate
 	}
 	if s.withdraw(w) {
-		return ErrNotSent
+		return why
 	}
 	select {
 	case <-w.turn:
@@ -146,18 +164,32 @@ func (s *Sharer[Q, A]) await(caller, ctx context.Context, w *waiting[Q, A]) erro
 
 // enter lets item lead a call, or queues it; neither where the queue is full.
 func (s *Sharer[Q, A]) enter(item Item[Q]) (w *waiting[Q, A], leads bool) {
+	if _, leads = s.place(nil); leads {
+		return nil, true
+	}
+	w = &waiting[Q, A]{Item: item, turn: make(chan struct{})}
+	w.Ask = s.own(item.Ask) // under no lock, and for nobody who leads
+	queued, leads := s.place(w)
+	if !queued {
+		w = nil
+	}
+	return w, leads
+}
+
+// place takes a place among the calls under way, if there is one, and otherwise one
+// in the queue for w.
+func (s *Sharer[Q, A]) place(w *waiting[Q, A]) (queued, leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.underWay < MaxUnderWay:
 		s.underWay++
-		return nil, true
-	case len(s.queue) == MaxQueued:
-		return nil, false
+		return false, true
+	case w == nil || len(s.queue) == MaxQueued:
+		return false, false
 	}
-	w = &waiting[Q, A]{Item: item, turn: make(chan struct{})}
 	s.queue = append(s.queue, w)
-	return w, false
+	return true, false
 }
 
 // Waiting is how many wait for their turn.

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // call is one that is under way: of one item, or of many.
@@ -44,7 +46,7 @@ func newMeeting() *meeting {
 			}
 		}
 		return answers
-	})
+	}, func(n int) int { return n }, clock.System)
 	return m
 }
 
@@ -283,6 +285,27 @@ func TestALargeItemAndOnePastTheQueueGoAlone(t *testing.T) {
 	})
 }
 
+func TestWhoHasNoTurnInTimeGoesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeeting()
+		m.occupy(t)
+		one := m.ask(t.Context(), 1)
+		time.Sleep(MaxTurn - time.Nanosecond)
+		two := m.ask(t.Context(), 2)
+		if len(m.calls) != MaxUnderWay {
+			t.Fatalf("%d calls are under way, want the %d that hang", len(m.calls), MaxUnderWay)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if last := m.calls[len(m.calls)-1]; !slices.Equal(last.asked, []int{1}) || last.shared || m.Waiting() != 1 {
+			t.Errorf("the last call asks %v, and %d wait; want 1 alone, and one that waits", last.asked, m.Waiting())
+		}
+		m.endAll(t)
+		wantTold(t, one, told{value: 10})
+		wantTold(t, two, told{value: 20})
+	})
+}
+
 func TestACallThatPanicsLetsTheNextLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeeting()
@@ -311,7 +334,7 @@ func TestEachOfAThousandCallersGetsItsOwnAnswer(t *testing.T) {
 			answers[i] = Answer[int]{Value: 10 * n, Alone: n%7 == 0}
 		}
 		return answers
-	})
+	}, func(n int) int { return n }, clock.System)
 	var all sync.WaitGroup
 	for n := range 1000 {
 		all.Go(func() {
