@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -156,6 +157,7 @@ func (c *Client) begin(ctx context.Context, req BeginRequest, release func()) (B
 		release, lost = place(c.takeBacks)
 	}
 	if lost {
+		msg := proto.CloneOf(msg) // it has slices of the caller's, who goes on
 		detached(ctx, release, func(ctx context.Context) { c.takeBack(ctx, msg, req.Key, left) })
 	} else {
 		release()

@@ -141,7 +141,7 @@ func TestAGrantWhoseAnswerIsLostForGoodIsGivenBack(t *testing.T) {
 	}
 }
 
-// To ask again would make the attempt that never was, and use one up.
+// To ask again would make the attempt that never was.
 func TestACallThatNeverArrivedMakesNoAttempt(t *testing.T) {
 	w := newWorld(t, client.WithRetryBudget(0, 0))
 	looked := make(chan struct{})
@@ -178,4 +178,48 @@ func TestWhatABatchWasGrantedWhoseCallerLeftIsGivenBack(t *testing.T) {
 	}
 	w.awaitState(t, key, oncekeeper.StoredReleased)
 	w.awaitState(t, k2, oncekeeper.StoredReleased)
+}
+
+// A caller that has left may use the fingerprint's memory for something else. Were it
+// asked with that, the key would be another request's.
+func TestWhatIsAskedForAgainIsWhatTheCallerAskedThoughItLeft(t *testing.T) {
+	for method, begin := range map[string]func(*client.Client, context.Context, client.BeginRequest) error{
+		"Begin": func(c *client.Client, ctx context.Context, req client.BeginRequest) error {
+			_, err := c.Begin(ctx, req)
+			return err
+		},
+		"BatchBegin": func(c *client.Client, ctx context.Context, req client.BeginRequest) error {
+			_, err := c.BatchBegin(ctx, []client.BeginRequest{req})
+			return err
+		},
+	} {
+		t.Run(method, func(t *testing.T) {
+			w := newWorld(t)
+			ctx, hangUp := context.WithCancel(t.Context())
+			changed := make(chan struct{})
+			var first sync.Once
+			w.between = func(ctx context.Context, called string, call func(context.Context) error) error {
+				lost := false
+				first.Do(func() { lost = true })
+				if lost { // before it arrived
+					hangUp()
+					return errLeft
+				}
+				if called == method {
+					<-changed
+				}
+				return call(ctx)
+			}
+			fingerprint := []byte("pay 5")
+			if err := begin(w.keeper, ctx, client.BeginRequest{Key: key, Fingerprint: fingerprint}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s = %v, want context.Canceled", method, err)
+			}
+			copy(fingerprint, "oops!")
+			close(changed)
+			w.awaitState(t, key, oncekeeper.StoredReleased)
+			if got := string(w.record(key).Fingerprint); got != "pay 5" {
+				t.Errorf("the key is that of %q, want what its caller asked", got)
+			}
+		})
+	}
 }
