@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -33,6 +34,7 @@ type exposed struct {
 	// follows is the set of policies whose rules answers are counted by.
 	follows   atomic.Pointer[policy.Set]
 	following sync.Mutex
+	uncounted sync.Once
 }
 
 func newExposed(to prometheus.Registerer) *exposed {
@@ -88,9 +90,23 @@ func (s *Server) watchCall(ctx context.Context, req any, info *grpc.UnaryServerI
 	}
 	defer s.counts.Enter(place)()
 	res, err := handler(ctx, req)
+	s.countAnswer(ctx, place, req, res, err)
+	return res, err
+}
+
+// countAnswer counts what a call was answered, whatever stood between: an option's
+// interceptor may answer with what no handler would. No fault of the counting is the
+// caller's, who has an answer.
+func (s *Server) countAnswer(ctx context.Context, place int, req, res any, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.exposed.uncounted.Do(func() {
+				s.log.ErrorContext(ctx, "an answer could not be counted, and the next such are not told: please report it", "fault", fault, "stack", string(debug.Stack()))
+			})
+		}
+	}()
 	set := s.followPolicy()
 	answers.Judge(req, res, err, func(key *pb.Key, v answers.Verdict) { s.counts.Count(place, ruleOf(set, key), v) })
-	return res, err
 }
 
 // countUndecoded counts a request that could not be read, which no interceptor sees.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -96,6 +97,35 @@ func TestACallThatPanicsIsCountedAsInternal(t *testing.T) {
 type panicking struct{ storage.Store }
 
 func (panicking) Read(context.Context, ...oncekeeper.Key) (storage.Snapshot, error) { panic("a fault") }
+
+// An option's interceptor is inside of what counts, and may answer with anything.
+func TestAnAnswerThatCannotBeCountedIsGivenAllTheSame(t *testing.T) {
+	odd := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if info.FullMethod == pb.IdempotencyService_Begin_FullMethodName {
+			return &emptypb.Empty{}, nil
+		}
+		return handler(ctx, req)
+	}
+	log := &logged{grown: make(chan struct{}, 1)}
+	reg, config := showing(func(cfg *server.Config) {
+		cfg.Logger, cfg.Options = slog.New(slog.NewTextHandler(log, nil)), []grpc.ServerOption{grpc.ChainUnaryInterceptor(odd)}
+	})
+	h := start(t, onPebble(t), setup{config: config})
+	for range 3 {
+		if _, err := h.Begin(testContext(t), begin("1", "a")); err != nil {
+			t.Fatalf("Begin gave %v, want the interceptor's answer", err)
+		}
+	}
+	if _, err := h.Get(testContext(t), &pb.GetRequest{Key: key("1")}); reasonOf(err) != "KEY_NOT_FOUND" {
+		t.Errorf("Get gave %v, want that there is no record", err)
+	}
+	got := scrape(t, reg)
+	wantSeries(t, got.of("oncekeeper_verdicts_total"), map[string]float64{"{method=Get,result=not_found,rule=default}": 1})
+	wantValues(t, got, map[string]float64{"oncekeeper_calls_in_flight{method=Begin}": 0})
+	if n := strings.Count(log.String(), "could not be counted"); n != 1 {
+		t.Errorf("three such answers made %d lines of log, want 1:\n%s", n, log)
+	}
+}
 
 // A method's name is its caller's word. gRPC shows one that nobody has to
 // interceptors only where an option has such calls answered.
