@@ -23,6 +23,13 @@ import (
 // serving runs serve in this process and gives its address once it listens.
 func serving(t *testing.T, args ...string) (address string, log *lines) {
 	t.Helper()
+	address, log, _ = servingUntil(t, args...)
+	return address, log
+}
+
+// servingUntil is serving until stop is called, which is as SIGTERM, or the test ends.
+func servingUntil(t *testing.T, args ...string) (address string, log *lines, stop func()) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	log = &lines{grown: make(chan struct{}, 1)}
 	exit := make(chan int, 1)
@@ -36,7 +43,7 @@ func serving(t *testing.T, args ...string) (address string, log *lines) {
 		}
 	})
 	first := log.await(t, "listening")
-	return first["address"].(string), log
+	return first["address"].(string), log, stop
 }
 
 // lines is a log as it grows.

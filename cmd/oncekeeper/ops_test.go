@@ -36,7 +36,7 @@ func TestTheHTTPPortTellsThatItLivesIsReadyAndCounts(t *testing.T) {
 			t.Errorf("%s gives %d %q, want 200 and %q", path, code, body, want)
 		}
 	}
-	if code, _ := fetched(t, address, "/debug/pprof/cmdline"); code != http.StatusNotFound {
+	if code, _ := fetched(t, address, "/debug/pprof/goroutine"); code != http.StatusNotFound {
 		t.Errorf("without --pprof profiles answer with %d, want 404", code)
 	}
 }
@@ -44,7 +44,7 @@ func TestTheHTTPPortTellsThatItLivesIsReadyAndCounts(t *testing.T) {
 func TestProfilesAreServedWhereTheyAreAskedFor(t *testing.T) {
 	_, log := serving(t, "--store", "memory:", "--http", "127.0.0.1:0", "--pprof")
 	address := log.await(t, "probes and metrics")["http"].(string)
-	if code, _ := fetched(t, address, "/debug/pprof/cmdline"); code != http.StatusOK {
+	if code, _ := fetched(t, address, "/debug/pprof/goroutine"); code != http.StatusOK {
 		t.Errorf("with --pprof profiles answer with %d, want 200", code)
 	}
 }

@@ -10,10 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // Config is what the port is made of.
@@ -25,20 +28,30 @@ type Config struct {
 	Metrics prometheus.Gatherer
 	// Profiles has /debug/pprof answer.
 	Profiles bool
+	// Clock of how long an answer of Ready is good for. Default: clock.System.
+	Clock clock.Clock
 }
 
 // Server answers on the port. It serves once.
 type Server struct {
 	http  *http.Server
 	probe *probe
+	conns atomic.Int64
 }
 
-// maxScrapes at once: each reads everything.
-const maxScrapes = 4
+const (
+	// maxScrapes at once: each reads everything.
+	maxScrapes = 4
+	// maxConns at once: each may hold what a scrape gave until its reader has taken it.
+	maxConns = 128
+)
 
 // New makes a server.
 func New(cfg Config) *Server {
-	s := &Server{probe: newProbe(cfg.Ready)}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System
+	}
+	s := &Server{probe: newProbe(cfg.Ready, cfg.Clock)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.ready)
@@ -46,8 +59,8 @@ func New(cfg Config) *Server {
 	answering := 30 * time.Second
 	if cfg.Profiles {
 		answering = 2 * time.Minute // a profile takes half a minute unless told otherwise
+		// Not cmdline: it may have an address with a password in it.
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -55,8 +68,23 @@ func New(cfg Config) *Server {
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: answering, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnState: s.bound,
 	}
 	return s
+}
+
+// bound closes at once what comes past maxConns: whoever asks is told sooner than by
+// waiting, and nothing piles up.
+func (s *Server) bound(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.conns.Add(1) > maxConns {
+			_ = conn.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
