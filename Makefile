@@ -119,6 +119,10 @@ ci: lint proto-lint generate-check proto-languages test race ## Run everything t
 generate: bin/buf bin/protoc-gen-go bin/protoc-gen-go-grpc ## Generate Go from the .proto files
 	bin/buf generate
 
+.PHONY: metrics-docs
+metrics-docs: ## Write docs/metrics.md from the descriptions of the metrics
+	go test -count 1 ./cmd/oncekeeper -run PageOfMetrics -update
+
 .PHONY: proto-baseline
 proto-baseline: bin/buf ## On a release: make its .proto files what later ones are compared with
 	tools/proto-breaking --release

@@ -53,19 +53,28 @@ func Number[S any](read func(S) float64) func(S, Out) {
 // Collect gives a collector that takes one snapshot each time it is asked, and
 // reads everything out of it.
 func Collect[S any](take func() S, readings []Reading[S]) prometheus.Collector {
+	return CollectOne(nil, take, readings)
+}
+
+// CollectOne is Collect for one of several sources that a registry may have of the
+// same metrics: which tells them apart, by labels that readings describe and do not
+// give.
+func CollectOne[S any](which map[string]string, take func() S, readings []Reading[S]) prometheus.Collector {
 	c := &collector[S]{take: take, readings: readings}
 	for i := range readings {
-		c.descs = append(c.descs, describe(&readings[i].Metric))
+		c.descs = append(c.descs, describe(&readings[i].Metric, which))
 	}
 	return c
 }
 
-func describe(m *Metric) *prometheus.Desc {
+func describe(m *Metric, which map[string]string) *prometheus.Desc {
 	var labels []string
 	for _, l := range m.Labels {
-		labels = append(labels, l.Name)
+		if _, constant := which[l.Name]; !constant {
+			labels = append(labels, l.Name)
+		}
 	}
-	return prometheus.NewDesc(m.Name, m.Help+".", labels, nil)
+	return prometheus.NewDesc(m.Name, m.Help+".", labels, which)
 }
 
 type collector[S any] struct {

@@ -65,11 +65,11 @@ harbour_wait_seconds_count 1
 	}
 }
 
-// scrape gives what a registry that checks all it is told shows of c.
-func scrape(t *testing.T, c prometheus.Collector) string {
+// scrape gives what a registry that checks all it is told shows of these.
+func scrape(t *testing.T, of ...prometheus.Collector) string {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(c)
+	reg.MustRegister(of...)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +81,25 @@ func scrape(t *testing.T, c prometheus.Collector) string {
 		}
 	}
 	return text.String()
+}
+
+func TestTwoSourcesOfOneKindAreToldApartOnOneRegistry(t *testing.T) {
+	ships := []metrics.Reading[int]{{
+		Metric: metrics.Metric{Name: "harbour_ships", Type: metrics.Gauge, Help: "Ships at anchor", Labels: []metrics.Label{{Name: "harbour", Means: "its name"}, {Name: "kind", Values: []string{"cog"}}}},
+		Read:   func(n int, out metrics.Out) { out.Value(float64(n), "cog") },
+	}}
+	of := func(name string, n int) prometheus.Collector {
+		return metrics.CollectOne(map[string]string{"harbour": name}, func() int { return n }, ships)
+	}
+	want := `
+# HELP harbour_ships Ships at anchor.
+# TYPE harbour_ships gauge
+harbour_ships{harbour="north",kind="cog"} 2
+harbour_ships{harbour="south",kind="cog"} 5
+`
+	if got := scrape(t, of("north", 2), of("south", 5)); got != want[1:] {
+		t.Errorf("got\n%s\nwant%s", got, want)
+	}
 }
 
 func TestOneScrapeTakesOneSnapshot(t *testing.T) {

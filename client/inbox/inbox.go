@@ -49,6 +49,7 @@ type Inbox struct {
 	keeper *client.Client
 	cfg    Config
 	delays pace.Delays
+	stats  counters
 }
 
 // New makes an inbox that asks keeper, or says what is wrong with cfg.
@@ -162,6 +163,7 @@ func (i *Inbox) handle(ctx context.Context, m Message, wait time.Duration, unava
 		return client.EndedBy(ran.err)
 	})
 	r := judge(result, err, ran)
+	i.stats.count(r)
 	switch r.Reason {
 	case Failed:
 		r.Delay = i.delays.Delay(int(max(0, ran.number-1)), 0)

@@ -73,6 +73,12 @@ var rooms = []room{
 	// the packages below client/receipt, and they alone, may know drivers. Metrics are
 	// for who asks for them, in a package of their own.
 	{path: "./client/...", may: clientMay, third: []string{anything}, never: append(clientNever, databases...)},
+	{
+		path:  "./client/clientmetrics",
+		may:   append(clientMay, "./metrics"),
+		third: []string{prometheus},
+		never: append([]string{"./server/...", "./storage/..."}, databases...),
+	},
 	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: clientNever},
 	{path: "./client/receipt/receipttest", may: clientMay, third: []string{anything}, never: append(clientNever, databases...), tests: true},
 	{path: "./client/receipt", may: clientMay, third: []string{anything}, never: append(clientNever, databases...)},
