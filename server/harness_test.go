@@ -41,7 +41,7 @@ type setup struct {
 }
 
 // start serves the records, by a server of its own each time.
-func start(t *testing.T, on records, with setup) *harness {
+func start(t testing.TB, on records, with setup) *harness {
 	t.Helper()
 	store := on.open(t)
 	if with.store != nil {
@@ -92,7 +92,7 @@ func (h *harness) advance(d time.Duration) {
 }
 
 // testContext bounds a test's wait, so that a fault is a failure and not a hang.
-func testContext(t *testing.T) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -111,7 +111,7 @@ func waiting(id, call string, wait time.Duration) *pb.BeginRequest {
 }
 
 // grant begins and fails the test unless it is granted.
-func (h *harness) grant(t *testing.T, req *pb.BeginRequest) *pb.Grant {
+func (h *harness) grant(t testing.TB, req *pb.BeginRequest) *pb.Grant {
 	t.Helper()
 	res, err := h.Begin(testContext(t), req)
 	if err != nil {

@@ -88,7 +88,8 @@ func (s *Server) watchCall(ctx context.Context, req any, info *grpc.UnaryServerI
 	if !ours {
 		return handler(ctx, req)
 	}
-	defer s.counts.Enter(place)()
+	s.counts.Enter(place)
+	defer s.counts.Leave(place)
 	res, err := handler(ctx, req)
 	s.countAnswer(ctx, place, req, res, err)
 	return res, err

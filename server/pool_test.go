@@ -17,7 +17,7 @@ func TestFiveHundredWaitersLeaveAPoolOfFourToOthers(t *testing.T) {
 	address := pgtest.Database(t)
 	clock := pgtest.StopClock(t, address, epoch)
 	counter := pgtest.Count(t, address)
-	h := start(t, records{advance: clock.Advance, open: func(t *testing.T) storage.Store {
+	h := start(t, records{advance: clock.Advance, open: func(t testing.TB) storage.Store {
 		return openPostgres(t, postgres.Config{DSN: counter.Address, MaxConns: conns})
 	}}, setup{})
 

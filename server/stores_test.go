@@ -14,7 +14,7 @@ import (
 // records are fresh, and lie where a kind of store keeps them.
 type records struct {
 	// open gives a server a store on them, which the end of the test closes.
-	open func(t *testing.T) storage.Store
+	open func(t testing.TB) storage.Store
 	// advance moves the clock of every store on them.
 	advance func(time.Duration)
 }
@@ -27,7 +27,7 @@ type kind struct {
 
 // onEveryStore runs a test of what a caller sees, which is the same on all.
 func onEveryStore(t *testing.T, test func(t *testing.T, on records)) {
-	onEach(t, test, kind{"pebble", onPebble}, kind{"postgres", onPostgres})
+	onEach(t, test, kind{"pebble", func(t *testing.T) records { return onPebble(t) }}, kind{"postgres", onPostgres})
 }
 
 // onEverySharedStore runs a test of servers that share their records.
@@ -41,11 +41,11 @@ func onEach(t *testing.T, test func(t *testing.T, on records), kinds ...kind) {
 	}
 }
 
-func onPebble(t *testing.T) records {
+func onPebble(testing.TB) records {
 	clk := clock.NewManual(epoch)
 	return records{
 		advance: clk.Advance,
-		open: func(t *testing.T) storage.Store {
+		open: func(t testing.TB) storage.Store {
 			store, err := pebble.Open(pebble.Config{Clock: clk})
 			return opened(t, store, err)
 		},
@@ -57,7 +57,7 @@ func onPebble(t *testing.T) records {
 func onOneStore(t *testing.T) records {
 	on := onPebble(t)
 	store := sharedStore{on.open(t)}
-	on.open = func(*testing.T) storage.Store { return store }
+	on.open = func(testing.TB) storage.Store { return store }
 	return on
 }
 
@@ -69,19 +69,19 @@ func onPostgres(t *testing.T) records {
 	address := pgtest.Database(t)
 	return records{
 		advance: pgtest.StopClock(t, address, epoch).Advance,
-		open: func(t *testing.T) storage.Store {
+		open: func(t testing.TB) storage.Store {
 			return openPostgres(t, postgres.Config{DSN: address})
 		},
 	}
 }
 
-func openPostgres(t *testing.T, cfg postgres.Config) storage.Store {
+func openPostgres(t testing.TB, cfg postgres.Config) storage.Store {
 	t.Helper()
 	store, err := postgres.Open(testContext(t), cfg)
 	return opened(t, store, err)
 }
 
-func opened(t *testing.T, store storage.Store, err error) storage.Store {
+func opened(t testing.TB, store storage.Store, err error) storage.Store {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func onDirectory(t *testing.T) records {
 	var last storage.Store
 	return records{
 		advance: clk.Advance,
-		open: func(t *testing.T) storage.Store {
+		open: func(t testing.TB) storage.Store {
 			if last != nil {
 				if err := last.Close(); err != nil {
 					t.Fatal(err)

@@ -73,11 +73,11 @@ func (c *Counts) Count(place int, rule string, v Verdict) {
 	}
 }
 
-// Enter counts a call as under way until leave is called.
-func (c *Counts) Enter(place int) (leave func()) {
-	c.flying[place].Add(1)
-	return func() { c.flying[place].Add(-1) }
-}
+// Enter counts a call as under way, until Leave is called for it.
+func (c *Counts) Enter(place int) { c.flying[place].Add(1) }
+
+// Leave ends what Enter began.
+func (c *Counts) Leave(place int) { c.flying[place].Add(-1) }
 
 // Flying tells how many calls of each method are under way.
 func (c *Counts) Flying(tell func(method string, n int64)) {
