@@ -107,10 +107,10 @@ func (s *Set) Explain(tenant, operation string) Explanation {
 // unfit says why r does not fit.
 func (r *rule) unfit(tenant, operation string) string {
 	var why []string
-	if !r.tenant.fits(tenant) {
+	if !r.tenant.Fits(tenant) {
 		why = append(why, "the tenant does not fit "+r.tenant.String())
 	}
-	if !r.operation.fits(operation) {
+	if !r.operation.Fits(operation) {
 		why = append(why, "the operation does not fit "+r.operation.String())
 	}
 	return strings.Join(why, "; ")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/oncekeeper/oncekeeper/server/internal/rulefile"
 )
 
 // FuzzParse: whatever a file holds, it is refused with lines, or a set whose every
@@ -25,7 +27,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("rule %d is called %q", i, r.name)
 			}
 			if len(r.tenant) > 0 && len(r.operation) > 0 {
-				agrees(t, set, r.tenant[0].text, r.operation[0].text)
+				agrees(t, set, r.tenant[:1].String(), r.operation[:1].String())
 			}
 		}
 		if err := set.defaults.policy.Validate(); err != nil {
@@ -42,7 +44,7 @@ func FuzzParse(f *testing.F) {
 // one.
 func told(t *testing.T, text string, err error) {
 	faults, ok := errors.AsType[Faults](err)
-	if !ok || len(faults) == 0 || len(faults) > maxFaults {
+	if !ok || len(faults) == 0 || len(faults) > rulefile.MaxFaults {
 		t.Fatalf("got %T: %v", err, err)
 	}
 	lines := strings.Count(text, "\n") + strings.Count(text, "\r") + strings.Count(text, "\u0085") + strings.Count(text, "\u2028") + strings.Count(text, "\u2029") + 2

@@ -1,5 +1,7 @@
 package policy
 
+import "github.com/oncekeeper/oncekeeper/server/internal/rulefile"
+
 // judge tells what is wrong with the values of d. What it only inherits is told of
 // the defaults.
 func (p *parser) judge(d *draft) {
@@ -7,7 +9,7 @@ func (p *parser) judge(d *draft) {
 		own := func(at int) bool { return d.own[at] }
 		unread := func(at int) bool { return d.unread[at] }
 		if v.touches(own) && !v.touches(unread) {
-			p.refuseAt(d.lineOf(v), "%s", v.reason)
+			p.RefuseAt(d.lineOf(v), "%s", v.reason)
 		}
 	}
 }
@@ -30,7 +32,7 @@ func (p *parser) judgeNames() {
 			continue
 		}
 		if line, twice := first[d.name]; twice {
-			p.refuseAt(d.line, "the name %s is taken by the rule in line %d", shown(d.name), line)
+			p.RefuseAt(d.line, "the name %s is taken by the rule in line %d", rulefile.Shown(d.name), line)
 			continue
 		}
 		first[d.name] = d.line
@@ -43,9 +45,9 @@ func (p *parser) judgeOrder(i int) {
 	later := &p.rules[i]
 	for j := range p.rules[:i] {
 		earlier := &p.rules[j]
-		if !earlier.unfit && !later.unfit && earlier.tenant.covers(later.tenant) && earlier.operation.covers(later.operation) {
-			p.refuseAt(later.line, "the rule %s never holds: %s in line %d comes first and fits all that it fits",
-				shown(later.name), shown(earlier.name), earlier.line)
+		if !earlier.unfit && !later.unfit && earlier.tenant.Covers(later.tenant) && earlier.operation.Covers(later.operation) {
+			p.RefuseAt(later.line, "the rule %s never holds: %s in line %d comes first and fits all that it fits",
+				rulefile.Shown(later.name), rulefile.Shown(earlier.name), earlier.line)
 			return
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/oncekeeper/oncekeeper/server/internal/rulefile"
 )
 
 const whole = `# What our operations need.
@@ -168,7 +170,7 @@ func TestFaultsOfAFileThatIsNoPolicyAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, "key%d: %s\n", i, strings.Repeat("x", 200))
 	}
 	_, err := Parse("p.yaml", []byte(b.String()))
-	if lines := strings.Count(err.Error(), "\n") + 1; lines != maxFaults || !strings.HasSuffix(err.Error(), "and 951 more faults") {
+	if lines := strings.Count(err.Error(), "\n") + 1; lines != rulefile.MaxFaults || !strings.HasSuffix(err.Error(), "and 951 more faults") {
 		t.Errorf("%d lines: %v", lines, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/server/internal/rulefile"
 )
 
 func (p *parser) readDefaults(n *yaml.Node) {
@@ -14,7 +15,7 @@ func (p *parser) readDefaults(n *yaml.Node) {
 		return
 	}
 	p.defaults.line = n.Line
-	p.mapping(n, "defaults", func(key string, value *yaml.Node) bool {
+	p.Mapping(n, "defaults", func(key string, value *yaml.Node) bool {
 		return p.readSetting(&p.defaults, key, value)
 	})
 }
@@ -24,11 +25,11 @@ func (p *parser) readRules(n *yaml.Node) {
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		p.refuse(n, "rules is %s, and must be a list", kindOf(n))
+		p.Refuse(n, "rules is %s, and must be a list", rulefile.KindOf(n))
 		return
 	}
 	if len(n.Content) > MaxRules {
-		p.refuse(n.Content[MaxRules], "there are %d rules; at most %d are taken", len(n.Content), MaxRules)
+		p.Refuse(n.Content[MaxRules], "there are %d rules; at most %d are taken", len(n.Content), MaxRules)
 		return
 	}
 	for _, item := range n.Content {
@@ -40,7 +41,7 @@ func (p *parser) readRules(n *yaml.Node) {
 func (p *parser) readRule(n *yaml.Node) draft {
 	d := p.defaults
 	d.name, d.line, d.own = "", n.Line, [settingCount]bool{}
-	p.mapping(n, "a rule", func(key string, value *yaml.Node) bool {
+	p.Mapping(n, "a rule", func(key string, value *yaml.Node) bool {
 		switch key {
 		case "name":
 			d.name = p.readName(value)
@@ -58,10 +59,10 @@ func (p *parser) readRule(n *yaml.Node) draft {
 		return d
 	}
 	if !has(n, "name") {
-		p.refuse(n, "a rule has no name")
+		p.Refuse(n, "a rule has no name")
 	}
 	if !has(n, "tenant") && !has(n, "operation") {
-		p.refuse(n, "a rule names neither tenant nor operation: what holds for all belongs in defaults")
+		p.Refuse(n, "a rule names neither tenant nor operation: what holds for all belongs in defaults")
 		d.unfit = true
 	}
 	for i := range d.origins {
@@ -85,7 +86,7 @@ func has(n *yaml.Node, key string) bool {
 // of that name.
 func (p *parser) readSetting(d *draft, key string, value *yaml.Node) bool {
 	if key == "windows" {
-		p.mapping(value, key, func(key string, value *yaml.Node) bool {
+		p.Mapping(value, key, func(key string, value *yaml.Node) bool {
 			return p.readValue(d, windowPrefix+key, value)
 		})
 		return true
@@ -100,12 +101,12 @@ func (p *parser) readValue(d *draft, name string, value *yaml.Node) bool {
 	}
 	d.own[at], d.unread[at] = true, true
 	d.origins[at] = Origin{Rule: d.name, Line: value.Line}
-	text, ok := p.scalar(value, name)
+	text, ok := p.Scalar(value, name)
 	if !ok {
 		return true
 	}
 	if err := settings[at].read(&d.policy, text); err != nil {
-		p.refuse(value, "%s: %v", name, err)
+		p.Refuse(value, "%s: %v", name, err)
 		return true
 	}
 	d.unread[at] = false

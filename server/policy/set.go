@@ -1,6 +1,10 @@
 package policy
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/oncekeeper/oncekeeper/server/internal/rulefile"
+)
 
 // DefaultRule names, for people and metrics, the policy of what no rule fits.
 const DefaultRule = "default"
@@ -17,7 +21,7 @@ type rule struct {
 	name string
 	// line is where the file has it; 0: in no file.
 	line              int
-	tenant, operation patterns
+	tenant, operation rulefile.Patterns
 	policy            Policy
 	origins           [settingCount]Origin
 }
@@ -44,7 +48,7 @@ func (s *Set) For(tenant, operation string) (Policy, string) {
 
 func (s *Set) rule(tenant, operation string) *rule {
 	for i := range s.rules {
-		if r := &s.rules[i]; r.operation.fits(operation) && r.tenant.fits(tenant) {
+		if r := &s.rules[i]; r.operation.Fits(operation) && r.tenant.Fits(tenant) {
 			return r
 		}
 	}

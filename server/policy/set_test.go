@@ -6,7 +6,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/oncekeeper/oncekeeper/server/internal/rulefile"
 )
+
+// few letters, so that what is drawn fits often.
+func drawn(t *rapid.T, label string, alphabet string) string {
+	return rapid.StringOfN(rapid.RuneFrom([]rune(alphabet)), 0, 8, -1).Draw(t, label)
+}
 
 func TestAUniformSetHoldsForEveryKey(t *testing.T) {
 	p := Default()
@@ -56,10 +63,10 @@ func TestExplainAgreesWithFor(t *testing.T) {
 			r := rule{name: fmt.Sprint("r", i), line: i + 1, policy: Default()}
 			r.policy.MaxAttempts = int32(i)
 			for range rapid.IntRange(0, 2).Draw(t, "tenants") {
-				r.tenant = append(r.tenant, newPattern(drawn(t, "tenant", "ab*")))
+				r.tenant = append(r.tenant, rulefile.NewPattern(drawn(t, "tenant", "ab*")))
 			}
 			for range rapid.IntRange(0, 2).Draw(t, "operations") {
-				r.operation = append(r.operation, newPattern(drawn(t, "operation", "ab*")))
+				r.operation = append(r.operation, rulefile.NewPattern(drawn(t, "operation", "ab*")))
 			}
 			set.rules = append(set.rules, r)
 		}

@@ -1,10 +1,10 @@
-package policy
+package rulefile
 
 import "strings"
 
-// pattern is what a rule asks of a tenant or an operation: `*` stands for any run
+// Pattern is what a rule asks of a tenant or an operation: `*` stands for any run
 // of bytes, also of none, and every other byte for itself.
-type pattern struct {
+type Pattern struct {
 	text string
 	// exact: there is no star, and text is all that fits.
 	exact bool
@@ -14,9 +14,10 @@ type pattern struct {
 	inner       []string
 }
 
-func newPattern(text string) pattern {
+// NewPattern reads text, in which no byte but the star is special.
+func NewPattern(text string) Pattern {
 	pieces := strings.Split(text, "*")
-	p := pattern{text: text, exact: len(pieces) == 1, first: pieces[0], last: pieces[len(pieces)-1]}
+	p := Pattern{text: text, exact: len(pieces) == 1, first: pieces[0], last: pieces[len(pieces)-1]}
 	if len(pieces) > 2 {
 		for _, piece := range pieces[1 : len(pieces)-1] {
 			if piece != "" {
@@ -27,9 +28,9 @@ func newPattern(text string) pattern {
 	return p
 }
 
-// fits says whether s is one of p's. Each inner piece is taken where it comes
+// Fits says whether s is one of p's. Each inner piece is taken where it comes
 // first: that leaves the most for those behind it.
-func (p *pattern) fits(s string) bool {
+func (p *Pattern) Fits(s string) bool {
 	if p.exact {
 		return s == p.text
 	}
@@ -47,39 +48,40 @@ func (p *pattern) fits(s string) bool {
 	return true
 }
 
-// covers says whether whatever fits q fits p. A star of q may stand for anything,
+// Covers says whether whatever fits q fits p. A star of q may stand for anything,
 // so only a star of p may take it; a star is in no literal piece of p, so it is
 // enough that p takes q's own text.
-func (p *pattern) covers(q pattern) bool { return p.fits(q.text) }
+func (p *Pattern) Covers(q Pattern) bool { return p.Fits(q.text) }
 
-// patterns are alternatives; none fits anything.
-type patterns []pattern
+// Patterns are alternatives; none fits anything.
+type Patterns []Pattern
 
-func (ps patterns) fits(s string) bool {
+// Fits says whether one of ps fits s.
+func (ps Patterns) Fits(s string) bool {
 	if len(ps) == 0 {
 		return true
 	}
 	for i := range ps {
-		if ps[i].fits(s) {
+		if ps[i].Fits(s) {
 			return true
 		}
 	}
 	return false
 }
 
-// covers says whether each of qs is covered by one of ps. That two of ps cover one
+// Covers says whether each of qs is covered by one of ps. That two of ps cover one
 // of qs between them is not seen.
-func (ps patterns) covers(qs patterns) bool {
+func (ps Patterns) Covers(qs Patterns) bool {
 	if len(ps) == 0 {
 		return true
 	}
 	if len(qs) == 0 {
-		qs = patterns{newPattern("*")}
+		qs = Patterns{NewPattern("*")}
 	}
 	for _, q := range qs {
 		covered := false
 		for i := range ps {
-			covered = covered || ps[i].covers(q)
+			covered = covered || ps[i].Covers(q)
 		}
 		if !covered {
 			return false
@@ -88,7 +90,18 @@ func (ps patterns) covers(qs patterns) bool {
 	return true
 }
 
-func (ps patterns) String() string {
+// Exact gives all that ps fit, where that can be told: no pattern has a star.
+func (ps Patterns) Exact() (all []string, ok bool) {
+	for _, p := range ps {
+		if !p.exact {
+			return nil, false
+		}
+		all = append(all, p.text)
+	}
+	return all, len(ps) > 0
+}
+
+func (ps Patterns) String() string {
 	if len(ps) == 0 {
 		return "*"
 	}

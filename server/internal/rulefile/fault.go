@@ -1,4 +1,4 @@
-package policy
+package rulefile
 
 import (
 	"cmp"
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a policy file.
+// Fault is one thing that is wrong with a file.
 type Fault struct {
 	File string
 	// Line counts from 1.
@@ -17,8 +17,7 @@ type Fault struct {
 
 func (f Fault) String() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Reason) }
 
-// Faults are all that is wrong with a file, by their lines. It is the error of
-// Parse.
+// Faults are all that is wrong with a file, by their lines. It is an error.
 type Faults []Fault
 
 // Error gives a line for each fault, FILE:LINE: reason.
@@ -30,25 +29,25 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxFaults bounds what is told of a file that is no policy at all.
-const maxFaults = 50
+// MaxFaults bounds what is told of a file that is something else altogether.
+const MaxFaults = 50
 
-// err gives fs in order, or nil where there are none.
-func (fs Faults) err() error {
+// Err gives fs in order, or nil where there are none.
+func (fs Faults) Err() error {
 	if len(fs) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(fs, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
-	if len(fs) > maxFaults {
-		last := fs[maxFaults-1]
-		last.Reason = fmt.Sprintf("and %d more faults", len(fs)-maxFaults+1)
-		fs = append(slices.Clip(fs[:maxFaults-1]), last)
+	if len(fs) > MaxFaults {
+		last := fs[MaxFaults-1]
+		last.Reason = fmt.Sprintf("and %d more faults", len(fs)-MaxFaults+1)
+		fs = append(slices.Clip(fs[:MaxFaults-1]), last)
 	}
 	return fs
 }
 
-// shown is what of a file's text is repeated to a reader.
-func shown(text string) string {
+// Shown is what of a file's text is repeated to a reader.
+func Shown(text string) string {
 	const limit = 60
 	if runes := []rune(text); len(runes) > limit {
 		text = string(runes[:limit]) + "…"

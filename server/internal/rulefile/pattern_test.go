@@ -1,4 +1,4 @@
-package policy
+package rulefile
 
 import (
 	"regexp"
@@ -24,8 +24,8 @@ func asRegexp(text string) *regexp.Regexp {
 func TestAPatternFitsWhatTheSameRegularExpressionFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, s := drawn(t, "pattern", "ab.*"), drawn(t, "text", "ab.*")
-		p := newPattern(text)
-		if got, want := p.fits(s), asRegexp(text).MatchString(s); got != want {
+		p := NewPattern(text)
+		if got, want := p.Fits(s), asRegexp(text).MatchString(s); got != want {
 			t.Fatalf("%q fits %q: got %v, want %v", text, s, got, want)
 		}
 	})
@@ -34,21 +34,37 @@ func TestAPatternFitsWhatTheSameRegularExpressionFits(t *testing.T) {
 func TestACoveringPatternFitsAllThatTheCoveredOneFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, fill := drawn(t, "a", "ab*"), drawn(t, "b", "ab*"), drawn(t, "fill", "abx")
-		p, q := newPattern(a), newPattern(b)
+		p, q := NewPattern(a), NewPattern(b)
 		s := strings.ReplaceAll(b, "*", fill)
-		if p.covers(q) && !p.fits(s) {
+		if p.Covers(q) && !p.Fits(s) {
 			t.Fatalf("%q is said to cover %q and does not fit %q", a, b, s)
 		}
 		// What no literal piece of a has can only be taken by a star.
-		if s = strings.ReplaceAll(b, "*", "#"); !p.covers(q) && p.fits(s) {
+		if s = strings.ReplaceAll(b, "*", "#"); !p.Covers(q) && p.Fits(s) {
 			t.Fatalf("%q is said not to cover %q and fits %q", a, b, s)
 		}
 	})
 }
 
 func TestNoPatternsFitAll(t *testing.T) {
-	var all patterns
-	if !all.fits("anything") || !all.covers(patterns{newPattern("a*")}) || (patterns{newPattern("a*")}).covers(all) {
+	var all Patterns
+	if !all.Fits("anything") || !all.Covers(Patterns{NewPattern("a*")}) || (Patterns{NewPattern("a*")}).Covers(all) {
 		t.Error("a rule that leaves a part of the key out does not hold for all")
+	}
+}
+
+func TestOnlyPatternsWithoutAStarSayAllThatTheyFit(t *testing.T) {
+	for _, c := range []struct {
+		ps   Patterns
+		want string
+		ok   bool
+	}{
+		{Patterns{NewPattern("a"), NewPattern("b")}, "a,b", true},
+		{Patterns{NewPattern("a"), NewPattern("b*")}, "", false},
+		{nil, "", false},
+	} {
+		if all, ok := c.ps.Exact(); strings.Join(all, ",") != c.want || ok != c.ok {
+			t.Errorf("%v fit exactly %v, %v; want %q, %v", c.ps, all, ok, c.want, c.ok)
+		}
 	}
 }
