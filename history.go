@@ -34,6 +34,9 @@ type HistoryEntry struct {
 	Message string
 	// Reason is why the operator acted.
 	Reason string
+	// Principal is who began the attempt, or was the operator, as the server knows it;
+	// empty where anyone may call.
+	Principal string
 }
 
 // Started is when the attempt was granted; none for an operator's act. A token is a

@@ -12,6 +12,8 @@ const (
 	MaxCallIDBytes      = 64
 	MaxHolderBytes      = 128
 	MaxCheckpointBytes  = 4 << 10
+	// MaxPrincipalBytes bounds the name of who calls, which the server knows.
+	MaxPrincipalBytes = 128
 )
 
 // StoredState is what is written of a record's state. Whether a pending record
@@ -94,6 +96,9 @@ type KeyRecord struct {
 	// Granted is what the last attempt was given.
 	Granted Grant
 	Holder  string
+	// Principal is who began the last attempt, as the server knows it; empty where
+	// anyone may call.
+	Principal string
 	// Checkpoint is what an attempt saved with Renew.
 	Checkpoint []byte
 

@@ -22,6 +22,8 @@ type Begin struct {
 	// retried. Empty: none.
 	CallID string
 	Holder string
+	// Principal is who asks, as the server knows it. Empty: anyone may call.
+	Principal string
 	// Grant is what the attempt is given if it is granted.
 	Grant oncekeeper.Grant
 }
@@ -60,8 +62,9 @@ type Resolve struct {
 	Status   *oncekeeper.Status
 	// Force also under a live lease.
 	Force bool
-	// Reason is kept with the record.
-	Reason string
+	// Reason is kept with the record, and so is Principal, who asks.
+	Reason    string
+	Principal string
 }
 
 // Delete forgets, for an operator, what is known of a key.
@@ -70,8 +73,9 @@ type Delete struct {
 	Etag string
 	// Force also under a live lease, and also when completed or failed.
 	Force bool
-	// Reason is kept with the record.
-	Reason string
+	// Reason is kept with the record, and so is Principal, who asks.
+	Reason    string
+	Principal string
 }
 
 // Target implements Command.

@@ -174,7 +174,7 @@ func resolve(rec *oncekeeper.KeyRecord, c Resolve, now oncekeeper.Instant) (*onc
 	}
 	next := change(rec)
 	next.Token = nextToken(rec, now)
-	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: resolution(c), Ended: now, Reason: c.Reason})
+	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: resolution(c), Ended: now, Reason: c.Reason, Principal: c.Principal})
 	next.Last, next.NotRun = oncekeeper.SettledNot, false
 	next.Response, next.Status = c.Response, c.Status
 	next.Origin = oncekeeper.OriginOperator
@@ -219,7 +219,7 @@ func remove(rec *oncekeeper.KeyRecord, c Delete, now oncekeeper.Instant) (*oncek
 		Origin:         oncekeeper.OriginOperator,
 		Settled:        now,
 	}
-	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: oncekeeper.EventDeleted, Ended: now, Reason: c.Reason})
+	next.History = decided(rec, oncekeeper.HistoryEntry{Token: next.Token, Event: oncekeeper.EventDeleted, Ended: now, Reason: c.Reason, Principal: c.Principal})
 	release(next)
 	next.Expires = expiry(next, next.Granted.Retention)
 	return next, Deleted

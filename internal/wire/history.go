@@ -17,6 +17,7 @@ func HistoryToProto(history []oncekeeper.HistoryEntry) []*pb.HistoryEntry {
 			StartTime:     InstantToProto(e.Started()),
 			EndTime:       InstantToProto(e.Ended),
 			Reason:        e.Reason,
+			Principal:     e.Principal,
 		}
 		if e.Event.Known() {
 			p.Event = pb.HistoryEntry_Event(e.Event)
@@ -35,13 +36,14 @@ func HistoryFromProto(all []*pb.HistoryEntry) []oncekeeper.HistoryEntry {
 	var history []oncekeeper.HistoryEntry
 	for _, p := range all {
 		e := oncekeeper.HistoryEntry{
-			Token:   p.GetFencingToken(),
-			Attempt: p.GetAttemptNumber(),
-			Holder:  p.GetHolder(),
-			Ended:   readInstant(p.GetEndTime()),
-			Code:    p.GetStatus().GetCode(),
-			Message: p.GetStatus().GetMessage(),
-			Reason:  p.GetReason(),
+			Token:     p.GetFencingToken(),
+			Attempt:   p.GetAttemptNumber(),
+			Holder:    p.GetHolder(),
+			Ended:     readInstant(p.GetEndTime()),
+			Code:      p.GetStatus().GetCode(),
+			Message:   p.GetStatus().GetMessage(),
+			Reason:    p.GetReason(),
+			Principal: p.GetPrincipal(),
 		}
 		if event := oncekeeper.Event(max(0, min(p.GetEvent(), 255))); event.Known() {
 			e.Event = event

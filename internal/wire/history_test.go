@@ -15,7 +15,7 @@ func TestWhatAKeyWentThroughTravels(t *testing.T) {
 	history := []oncekeeper.HistoryEntry{
 		{Token: 5, Event: oncekeeper.EventReleased, Attempt: 1, Holder: "pod", Ended: 9, Code: 14, Message: "away"},
 		{Token: 10, Event: oncekeeper.EventResolvedReleased, Ended: 11, Reason: "no row"},
-		{Token: 12, Event: oncekeeper.EventRunning, Attempt: 1, Holder: "pod-2"},
+		{Token: 12, Event: oncekeeper.EventRunning, Attempt: 1, Holder: "pod-2", Principal: "shop"},
 	}
 	p := wire.HistoryToProto(history)
 	if got := wire.HistoryFromProto(p); !reflect.DeepEqual(got, history) {

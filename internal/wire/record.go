@@ -27,6 +27,7 @@ func RecordToProto(r *oncekeeper.KeyRecord, state oncekeeper.State) *pb.KeyRecor
 		FencingToken:      r.Token,
 		AttemptNumber:     r.Attempt,
 		Holder:            r.Holder,
+		Principal:         r.Principal,
 		CreateTime:        InstantToProto(r.Created),
 		LeaseExpireTime:   InstantToProto(r.LeaseEnd),
 		SettleTime:        InstantToProto(r.Settled),

@@ -12,7 +12,7 @@ var beginning = []Scenario{
 		if difference := Diff(&oncekeeper.KeyRecord{
 			Key: l.Key, State: oncekeeper.StoredPending, Token: int64(l.now), Revision: 1,
 			Fingerprint: asked.Fingerprint, FingerprintScheme: asked.FingerprintScheme,
-			CallID: asked.CallID, Attempt: 1, Granted: asked.Grant, Holder: asked.Holder,
+			CallID: asked.CallID, Attempt: 1, Granted: asked.Grant, Holder: asked.Holder, Principal: asked.Principal,
 			Created: l.now, LeaseEnd: l.now.Add(lease), UnsettledUntil: l.now.Add(lease).Add(unsettled),
 		}, rec); difference != "" {
 			l.fail("granted record", difference, "none")

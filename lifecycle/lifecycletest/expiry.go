@@ -41,7 +41,7 @@ var expiring = []Scenario{
 		if difference := Diff(&oncekeeper.KeyRecord{
 			Key: l.Key, State: oncekeeper.StoredPending, Token: l.rec.Token, Revision: 1,
 			Fingerprint: asked.Fingerprint, FingerprintScheme: asked.FingerprintScheme,
-			CallID: call, Attempt: 1, Granted: asked.Grant, Holder: asked.Holder, Created: l.now,
+			CallID: call, Attempt: 1, Granted: asked.Grant, Holder: asked.Holder, Principal: asked.Principal, Created: l.now,
 			LeaseEnd: l.now.Add(lease), UnsettledUntil: l.now.Add(lease).Add(unsettled),
 			Expires: l.now.Add(lease).Add(unsettled),
 		}, l.rec); difference != "" {

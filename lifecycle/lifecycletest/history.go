@@ -50,6 +50,24 @@ var telling = []Scenario{
 		l.complete(fourth)
 		l.told(append(before, oncekeeper.HistoryEntry{Token: fourth, Event: oncekeeper.EventCompleted, Attempt: 4, Holder: "holder-4", Ended: l.rec.Settled})...)
 	}},
+	{"who began each attempt, and who decided, is told with it", func(l *Life) {
+		by := func(name string) asking { return func(c *lifecycle.Begin) { c.Principal = name } }
+		first := l.granted(1, by("shop"))
+		l.settle(first, oncekeeper.SettledRetryable)
+		released := l.rec.Settled
+		second := l.granted(2, by("mesh"))
+		expect(l, "principal", l.rec.Principal, "mesh")
+		l.resolve(lifecycle.Resolve{Force: true, Principal: "clerk", Reason: "its host is gone"})
+		expect(l, "principal", l.rec.Principal, "mesh")
+		decided := []oncekeeper.HistoryEntry{
+			{Token: first, Event: oncekeeper.EventReleased, Attempt: 1, Holder: "holder-1", Principal: "shop", Ended: released, Code: 9, Message: "no funds"},
+			{Token: second, Event: oncekeeper.EventOverruled, Attempt: 2, Holder: "holder-2", Principal: "mesh", Ended: l.now},
+			{Token: l.rec.Token, Event: oncekeeper.EventResolvedReleased, Principal: "clerk", Ended: l.now, Reason: "its host is gone"},
+		}
+		l.told(decided...)
+		l.play(lifecycle.Deleted, lifecycle.Delete{Key: l.Key, Etag: l.rec.Etag(), Principal: "root", Reason: "no more"})
+		l.told(append(decided, oncekeeper.HistoryEntry{Token: l.rec.Token, Event: oncekeeper.EventDeleted, Principal: "root", Ended: l.now, Reason: "no more"})...)
+	}},
 	{"a call that gets its grant back goes on with its attempt", func(l *Life) {
 		asked := l.asks()
 		token := l.play(lifecycle.Granted, asked).Token

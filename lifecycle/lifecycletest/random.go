@@ -43,6 +43,7 @@ func DrawCommand(t *rapid.T, key oncekeeper.Key, past Past) lifecycle.Command {
 			FingerprintScheme: mostly(t, "scheme", "raw", "", "jcs1"),
 			CallID:            rapid.SampledFrom([]string{"", "call-1", "call-2", "call-3"}).Draw(t, "call"),
 			Holder:            rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "holder"),
+			Principal:         drawPrincipal(t),
 			Grant:             drawGrant(t),
 		}
 	case "renew":
@@ -54,7 +55,7 @@ func DrawCommand(t *rapid.T, key oncekeeper.Key, past Past) lifecycle.Command {
 	case "settle":
 		return drawSettle(t, key, drawToken(t, past))
 	case "resolve":
-		c := lifecycle.Resolve{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force"), Reason: drawReason(t)}
+		c := lifecycle.Resolve{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force"), Reason: drawReason(t), Principal: drawPrincipal(t)}
 		switch rapid.SampledFrom([]string{"release", "complete", "fail"}).Draw(t, "as") {
 		case "complete":
 			c.Response = drawResponse(t)
@@ -63,8 +64,12 @@ func DrawCommand(t *rapid.T, key oncekeeper.Key, past Past) lifecycle.Command {
 		}
 		return c
 	default:
-		return lifecycle.Delete{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force"), Reason: drawReason(t)}
+		return lifecycle.Delete{Key: key, Etag: drawEtag(t, past), Force: rapid.Bool().Draw(t, "force"), Reason: drawReason(t), Principal: drawPrincipal(t)}
 	}
+}
+
+func drawPrincipal(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "shop", "clerk"}).Draw(t, "principal")
 }
 
 func drawReason(t *rapid.T) string {

@@ -151,7 +151,7 @@ func (h *hands) begins(key oncekeeper.Key) lifecycle.Begin {
 	h.calls++
 	return lifecycle.Begin{
 		Key: key, Fingerprint: []byte("digest"), FingerprintScheme: "raw",
-		CallID: fmt.Sprintf("call-%d", h.calls), Holder: "holder",
+		CallID: fmt.Sprintf("call-%d", h.calls), Holder: "holder", Principal: "shop",
 		Grant: oncekeeper.Grant{Lease: lease, Retention: retention, UnsettledRetention: unsettled},
 	}
 }

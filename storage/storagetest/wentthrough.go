@@ -18,7 +18,7 @@ var wentThrough = []check{
 			settle.Status = &oncekeeper.Status{Code: 16, Message: "é\x00" + strings.Repeat("é", oncekeeper.MaxHistoryMessageBytes)}
 			h.want(lifecycle.Settled, settle)
 			h.want(lifecycle.Deleted, lifecycle.Delete{
-				Key: key, Etag: h.mirror[key].Etag(), Reason: fmt.Sprint(i) + strings.Repeat("r", oncekeeper.MaxReasonBytes-1),
+				Key: key, Etag: h.mirror[key].Etag(), Principal: "clerk", Reason: fmt.Sprint(i) + strings.Repeat("r", oncekeeper.MaxReasonBytes-1),
 			})
 		}
 		expect(h, "entries kept", len(h.mirror[key].History), oncekeeper.MaxHistory)

@@ -1878,7 +1878,10 @@ type KeyRecord struct {
 	// operators did, oldest first, the present attempt included. The record keeps 8
 	// entries beside the present attempt, and the oldest go first. An operator's
 	// deletion leaves them; a new life after the record expired has none.
-	History       []*HistoryEntry `protobuf:"bytes,21,rep,name=history,proto3" json:"history,omitempty"`
+	History []*HistoryEntry `protobuf:"bytes,21,rep,name=history,proto3" json:"history,omitempty"`
+	// Who began the last attempt, as the server knows it: the name of a principal.
+	// Empty where anyone may call.
+	Principal     string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2025,6 +2028,13 @@ func (x *KeyRecord) GetHistory() []*HistoryEntry {
 	return nil
 }
 
+func (x *KeyRecord) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 // HistoryEntry is one thing that a key went through: an attempt, or what an
 // operator did.
 type HistoryEntry struct {
@@ -2046,7 +2056,10 @@ type HistoryEntry struct {
 	// bytes of the message.
 	Status *StoredStatus `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
 	// Why the operator acted.
-	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who began the attempt, or was the operator, as the server knows it. Empty where
+	// anyone may call.
+	Principal     string `protobuf:"bytes,9,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2133,6 +2146,13 @@ func (x *HistoryEntry) GetStatus() *StoredStatus {
 func (x *HistoryEntry) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -2751,7 +2771,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"GetRequest\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\"?\n" +
 	"\vGetResponse\x120\n" +
-	"\x06record\x18\x01 \x01(\v2\x18.oncekeeper.v1.KeyRecordR\x06record\"\x9c\a\n" +
+	"\x06record\x18\x01 \x01(\v2\x18.oncekeeper.v1.KeyRecordR\x06record\"\xba\a\n" +
 	"\tKeyRecord\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.oncekeeper.v1.KeyRecord.StateR\x05state\x12\x12\n" +
@@ -2774,7 +2794,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"checkpoint\x18\x0e \x01(\fR\n" +
 	"checkpoint\x12B\n" +
 	"\x0fon_lease_expiry\x18\x0f \x01(\x0e2\x1a.oncekeeper.v1.LeaseExpiryR\ronLeaseExpiry\x125\n" +
-	"\ahistory\x18\x15 \x03(\v2\x1b.oncekeeper.v1.HistoryEntryR\ahistory\"\x97\x01\n" +
+	"\ahistory\x18\x15 \x03(\v2\x1b.oncekeeper.v1.HistoryEntryR\ahistory\x12\x1c\n" +
+	"\tprincipal\x18\x16 \x01(\tR\tprincipal\"\x97\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x13\n" +
@@ -2782,7 +2803,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x10STATE_UNRESOLVED\x10\x03\x12\x12\n" +
 	"\x0eSTATE_RELEASED\x10\x04\x12\x13\n" +
 	"\x0fSTATE_COMPLETED\x10\x05\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\x96\x05\n" +
+	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\xb4\x05\n" +
 	"\fHistoryEntry\x12#\n" +
 	"\rfencing_token\x18\x01 \x01(\x03R\ffencingToken\x127\n" +
 	"\x05event\x18\x02 \x01(\x0e2!.oncekeeper.v1.HistoryEntry.EventR\x05event\x12%\n" +
@@ -2792,7 +2813,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x123\n" +
 	"\x06status\x18\a \x01(\v2\x1b.oncekeeper.v1.StoredStatusR\x06status\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\xa9\x02\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1c\n" +
+	"\tprincipal\x18\t \x01(\tR\tprincipal\"\xa9\x02\n" +
 	"\x05Event\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rEVENT_RUNNING\x10\x01\x12\x13\n" +
