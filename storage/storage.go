@@ -134,7 +134,8 @@ type ListQuery struct {
 type Page struct {
 	Now     oncekeeper.Instant
 	Records []*oncekeeper.KeyRecord
-	// Next continues the listing; empty at its end.
+	// Next continues the listing; empty at its end. Where the query names a tenant it
+	// tells of no key outside of the query's scope.
 	Next string
 }
 

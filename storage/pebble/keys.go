@@ -104,17 +104,20 @@ func indexKey(space byte, at oncekeeper.Instant, k oncekeeper.Key) []byte {
 	return appendKey(dst, k)
 }
 
+// instantEnd is where in an index entry the moment ends and the key begins.
+const instantEnd = 1 + 8
+
 // keyOfIndex gives the key that an index entry points to.
 func keyOfIndex(entry []byte) (oncekeeper.Key, error) {
-	if len(entry) < 9 {
+	if len(entry) < instantEnd {
 		return oncekeeper.Key{}, errBadKey
 	}
-	return decodeKey(entry[9:])
+	return decodeKey(entry[instantEnd:])
 }
 
 // instantOfIndex gives the moment by which an entry, of at least 9 bytes, is ordered.
 func instantOfIndex(entry []byte) oncekeeper.Instant {
-	return oncekeeper.Instant(binary.BigEndian.Uint64(entry[1:9]))
+	return oncekeeper.Instant(binary.BigEndian.Uint64(entry[1:instantEnd]))
 }
 
 // prefixEnd gives the first key after all that begin with prefix.

@@ -52,7 +52,7 @@ func list(ctx context.Context, view *pebble.Snapshot, q storage.ListQuery, bound
 	scanned := 0
 	for valid := iter.First(); valid; valid = iter.Next() {
 		if scanned++; len(page.Records) >= max(1, q.Limit) || scanned > maxScanned || ctx.Err() != nil {
-			page.Next = base64.RawURLEncoding.EncodeToString(iter.Key())
+			page.Next = base64.RawURLEncoding.EncodeToString(position(iter.Key(), q))
 			break
 		}
 		rec, err := recordAt(view, iter, q.Order)
@@ -117,21 +117,56 @@ func listBounds(q storage.ListQuery) (*pebble.IterOptions, error) {
 		return bounds, nil
 	}
 	cursor, err := base64.RawURLEncoding.DecodeString(q.After)
-	if err != nil || !bytes.HasPrefix(cursor, prefix) || !pointsToKey(cursor) {
+	if err != nil || !bytes.HasPrefix(cursor, prefix) || !pointsToKey(cursor, q) {
 		return nil, fmt.Errorf("%w: page_token is not one that this listing gave", oncekeeper.ErrInvalidRequest)
 	}
 	bounds.LowerBound = cursor
 	return bounds, nil
 }
 
-// pointsToKey: a cursor is a place in one of the key spaces, and whole.
-func pointsToKey(cursor []byte) bool {
-	var err error
-	if cursor[0] == spacePending {
-		_, err = keyOfIndex(cursor)
-	} else {
-		_, err = decodeKey(cursor[1:])
+// position gives where a listing goes on, from the next entry that it would read. In
+// the index that entry may be of a key that q is not about, which must not be told:
+// then the position is where the next entry in q's scope could be at the earliest.
+func position(next []byte, q storage.ListQuery) []byte {
+	if q.Order != storage.ByAge || q.Tenant == "" {
+		return next
 	}
+	first := scopeInIndex(next[:instantEnd], q)
+	switch {
+	case bytes.HasPrefix(next, first):
+		return next
+	case bytes.Compare(next, first) < 0:
+		return first
+	default:
+		return prefixEnd(next[:instantEnd])
+	}
+}
+
+// scopeInIndex gives what the entries of q's scope begin with that are ordered by
+// the moment in at.
+func scopeInIndex(at []byte, q storage.ListQuery) []byte {
+	prefix := appendPart(bytes.Clone(at), q.Tenant)
+	if q.Operation != "" {
+		prefix = appendPart(prefix, q.Operation)
+	}
+	return prefix
+}
+
+// pointsToKey: a cursor is a place in one of the key spaces, and whole, or one that
+// position gave.
+func pointsToKey(cursor []byte, q storage.ListQuery) bool {
+	var err error
+	if cursor[0] != spacePending {
+		_, err = decodeKey(cursor[1:])
+		return err == nil
+	}
+	if len(cursor) <= instantEnd {
+		return q.Tenant != "" && len(cursor) > 1
+	}
+	if q.Tenant != "" && bytes.Equal(cursor, scopeInIndex(cursor[:instantEnd], q)) {
+		return true
+	}
+	_, err = keyOfIndex(cursor)
 	return err == nil
 }
 

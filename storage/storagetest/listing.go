@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,6 +80,17 @@ func queries() map[string]storage.ListQuery {
 		all["state "+state.String()] = storage.ListQuery{States: []oncekeeper.State{state}}
 		if state <= oncekeeper.StateUnresolved {
 			all["age, state "+state.String()] = storage.ListQuery{Order: storage.ByAge, States: []oncekeeper.State{state}}
+		}
+	}
+	return all
+}
+
+// readings are what a cursor's text may be read as.
+func readings(text string) []string {
+	all := []string{text}
+	for _, enc := range []*base64.Encoding{base64.RawURLEncoding, base64.StdEncoding} {
+		if raw, err := enc.DecodeString(text); err == nil {
+			all = append(all, string(raw))
 		}
 	}
 	return all
@@ -169,6 +181,38 @@ var listing = []check{
 		}
 		for i := 0; i < len(keys); i += 2 {
 			expect(h, "times that "+keys[i].ID+" was listed", times[keys[i]], 1)
+		}
+	}},
+	{"a cursor of one tenant's listing tells nothing of another's keys", func(h *hands) {
+		// Lease by lease, and all at one moment, others' keys before it and behind.
+		for i, tenant := range []string{"tenant-m", "tenant-b", "tenant-m", "tenant-z", "tenant-m", "tenant-a"} {
+			for _, same := range []bool{true, false} {
+				key := oncekeeper.Key{Tenant: tenant, Operation: fmt.Sprint("operation-of-", tenant), ID: fmt.Sprint(same, i)}
+				begin := h.begins(key)
+				if !same {
+					begin.Grant.Lease += time.Duration(i) * time.Second
+				}
+				h.want(lifecycle.Granted, begin)
+			}
+		}
+		for _, order := range []storage.Order{storage.ByKey, storage.ByAge} {
+			q := storage.ListQuery{Tenant: "tenant-m", Limit: 1, Order: order}
+			for page := 0; page == 0 || q.After != ""; page++ {
+				p, err := h.Store.List(background, q)
+				if err != nil || page > 100 {
+					h.Fatalf("page %d: %v", page, err)
+				}
+				q.After = p.Next
+				for _, text := range readings(p.Next) {
+					for _, other := range []string{"tenant-a", "tenant-b", "tenant-z"} {
+						if strings.Contains(text, other) {
+							h.Fatalf("the cursor behind page %d, order %d, tells of %s: %q", page, order, other, text)
+						}
+					}
+				}
+			}
+			q.After = ""
+			expect(h, "records", len(h.list(q)), 6)
 		}
 	}},
 	{"a cursor that no listing gave is an invalid request", func(h *hands) {
