@@ -63,9 +63,16 @@ var rooms = []room{
 	// The server is given its store, and never names one.
 	{
 		path:  "./server/...",
-		may:   []string{".", "./lifecycle", "./clock", "./storage", "./proto/...", "./internal/wire", "./metrics", "./internal/tally"},
+		may:   []string{".", "./lifecycle", "./clock", "./storage", "./proto/...", "./internal/wire", "./metrics", "./internal/tally", "./server/auth"},
 		third: []string{anything},
 		never: databases,
+	},
+	// Who may do what is decided with no record at hand.
+	{
+		path:  "./server/auth",
+		may:   []string{".", "./proto/...", "./server/internal/rulefile"},
+		third: []string{grpc, "go.yaml.in/yaml/..."},
+		never: append([]string{"./storage/...", "./lifecycle/..."}, databases...),
 	},
 
 	// A caller's program links the client, so the client brings in no server, no
