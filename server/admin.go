@@ -6,6 +6,7 @@ import (
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/auth"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -20,6 +21,7 @@ type admin struct {
 func (s admin) ResolveRecord(ctx context.Context, req *pb.ResolveRecordRequest) (*pb.ResolveRecordResponse, error) {
 	var f fields
 	cmd := readResolve(&f, req, s.policyOf(req.GetKey()))
+	cmd.Principal = auth.FromContext(ctx).Name()
 	res, err := s.operate(ctx, &f, cmd)
 	if err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
@@ -32,6 +34,7 @@ func (s admin) ResolveRecord(ctx context.Context, req *pb.ResolveRecordRequest) 
 func (s admin) DeleteRecord(ctx context.Context, req *pb.DeleteRecordRequest) (*pb.DeleteRecordResponse, error) {
 	var f fields
 	cmd := readDelete(&f, req)
+	cmd.Principal = auth.FromContext(ctx).Name()
 	if _, err := s.operate(ctx, &f, cmd); err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
 	}
@@ -52,9 +55,18 @@ func (s admin) operate(ctx context.Context, f *fields, cmd lifecycle.Command) (s
 	return res, res.Refusal()
 }
 
+// operatorOf says for the log who operates, where that is known.
+func operatorOf(ctx context.Context) []any {
+	if p := auth.FromContext(ctx); p != nil {
+		return []any{"principal", p.Name()}
+	}
+	return nil
+}
+
 // logOperator logs why an operator changed a key, at info: it is rare, and the
 // record, which keeps it too, expires.
 func (s *Server) logOperator(ctx context.Context, what string, key oncekeeper.Key, force bool, reason string, more ...any) {
 	args := []any{"key_hash", key.Hash(), "operation", key.Operation, "force", force, "reason", reason}
+	args = append(args, operatorOf(ctx)...)
 	s.log.InfoContext(ctx, what, append(args, more...)...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/auth"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -28,9 +29,10 @@ func (s idempotency) BatchBegin(ctx context.Context, req *pb.BatchBeginRequest) 
 		return nil, s.statusOf(ctx, err, "")
 	}
 	policies := s.policiesOf(keys)
-	results := s.applyItems(ctx, len(keys), func(i int) (lifecycle.Command, error) {
+	results := s.applyItems(ctx, pb.IdempotencyService_BatchBegin_FullMethodName, keys, func(i int) (lifecycle.Command, error) {
 		f := fields{prefix: fmt.Sprintf("requests[%d].", i)}
 		cmd, _ := readBegin(&f, req.GetRequests()[i], policies[i])
+		cmd.Principal = auth.FromContext(ctx).Name()
 		return cmd, f.err()
 	})
 	answer := &pb.BatchBeginResponse{}
@@ -64,7 +66,7 @@ func (s idempotency) BatchSettle(ctx context.Context, req *pb.BatchSettleRequest
 		return nil, s.statusOf(ctx, err, "")
 	}
 	policies := s.policiesOf(keys)
-	results := s.applyItems(ctx, len(keys), func(i int) (lifecycle.Command, error) {
+	results := s.applyItems(ctx, pb.IdempotencyService_BatchSettle_FullMethodName, keys, func(i int) (lifecycle.Command, error) {
 		var cmd lifecycle.Settle
 		f := fields{}
 		switch item := req.GetSettlements()[i].GetSettlement().(type) {
@@ -110,12 +112,17 @@ func (f *fields) batchKeys(items, path string, keys []*pb.Key) {
 	}
 }
 
-// applyItems reads each item, and has those applied that are valid.
-func (s *Server) applyItems(ctx context.Context, n int, read func(int) (lifecycle.Command, error)) []storage.Result {
-	results := make([]storage.Result, n)
+// applyItems reads each item, and has those applied that are valid and that the
+// caller may have applied.
+func (s *Server) applyItems(ctx context.Context, method string, keys []*pb.Key, read func(int) (lifecycle.Command, error)) []storage.Result {
+	results := make([]storage.Result, len(keys))
 	var cmds []lifecycle.Command
 	var places []int
 	for i := range results {
+		if err := s.permit(ctx, method, keys[i]); err != nil {
+			results[i].Err = err
+			continue
+		}
 		cmd, err := read(i)
 		if err != nil {
 			results[i].Err = err

@@ -17,6 +17,7 @@ const faultInterval = 10 * time.Second
 // disk.
 type faultLog struct {
 	clock clock.Clock
+	what  string
 	mu    sync.Mutex
 	seen  map[string]*faultCount
 }
@@ -26,8 +27,8 @@ type faultCount struct {
 	count int
 }
 
-func newFaultLog(c clock.Clock) *faultLog {
-	return &faultLog{clock: c, seen: map[string]*faultCount{}}
+func newFaultLog(c clock.Clock, what string) *faultLog {
+	return &faultLog{clock: c, what: what, seen: map[string]*faultCount{}}
 }
 
 func (l *faultLog) log(ctx context.Context, to *slog.Logger, reason string, err error) {
@@ -40,7 +41,7 @@ func (l *faultLog) log(ctx context.Context, to *slog.Logger, reason string, err 
 	}
 	c.count++
 	if now := l.clock.Monotonic(); c.count == 1 || now >= c.next {
-		to.WarnContext(ctx, "calls are answered with a passing fault", "reason", reason, "calls", c.count, "error", err)
+		to.WarnContext(ctx, l.what, "reason", reason, "calls", c.count, "error", err)
 		c.next = now + faultInterval
 	}
 }

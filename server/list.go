@@ -30,6 +30,12 @@ func (s admin) ListRecords(ctx context.Context, req *pb.ListRecordsRequest) (*pb
 	if err := f.err(); err != nil {
 		return nil, s.statusOf(ctx, err, req.GetOperation())
 	}
+	asked := q
+	scopes, err := s.scopes(ctx, &f, pb.AdminService_ListRecords_FullMethodName, q.Tenant, q.Operation, 1)
+	if err != nil {
+		return nil, s.statusOf(ctx, err, req.GetOperation())
+	}
+	q.Tenant, q.Operation = scopes[0].Tenant, scopes[0].Operation
 	res, next, err := s.list(ctx, q, req.GetView() == pb.ListRecordsRequest_VIEW_FULL)
 	if errors.Is(err, oncekeeper.ErrInvalidRequest) {
 		f.refuse("page_token", notOurToken)
@@ -38,7 +44,7 @@ func (s admin) ListRecords(ctx context.Context, req *pb.ListRecordsRequest) (*pb
 	if err != nil {
 		return nil, s.statusOf(ctx, err, req.GetOperation())
 	}
-	return &pb.ListRecordsResponse{Records: res, NextPageToken: pageToken(q, next)}, nil
+	return &pb.ListRecordsResponse{Records: res, NextPageToken: pageToken(asked, next)}, nil
 }
 
 // list fills a page, and gives the store's cursor of the next; empty at the end.

@@ -27,6 +27,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/clock"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/auth"
 	"github.com/oncekeeper/oncekeeper/server/internal/answers"
 	"github.com/oncekeeper/oncekeeper/server/policy"
 	"github.com/oncekeeper/oncekeeper/storage"
@@ -54,6 +55,9 @@ type Config struct {
 	Sweep Sweeping
 	// BackupDir is where Backup makes backups, on this host. Default: Backup is refused.
 	BackupDir string
+	// Trust says who calls, and with it who may do what. Default: anyone may call, and
+	// do everything.
+	Trust *auth.Trust
 	// Metrics is where the server's numbers are registered, one server to a registry.
 	// Default: nowhere.
 	Metrics prometheus.Registerer
@@ -74,6 +78,8 @@ type Server struct {
 	sweeper   *sweeper
 	backupDir string
 	faults    *faultLog
+	trust     *auth.Trust
+	strangers *faultLog
 	health    *health.Server
 	grpc      *grpc.Server
 	// streams ends when those who watch the health must go; endStreams ends it.
@@ -87,7 +93,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("server.Config: Store is required")
 	}
 	s := &Server{
-		clock: cfg.Clock, log: cfg.Logger, health: health.NewServer(), backupDir: cfg.BackupDir,
+		clock: cfg.Clock, log: cfg.Logger, health: health.NewServer(), backupDir: cfg.BackupDir, trust: cfg.Trust,
 		counts: newCounts(), exposed: newExposed(cfg.Metrics),
 	}
 	var err error
@@ -106,7 +112,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.store = measure(cfg.Store, s.clock)
 	s.streams, s.endStreams = context.WithCancel(context.Background())
-	s.faults = newFaultLog(s.clock)
+	s.faults = newFaultLog(s.clock, "calls are answered with a passing fault")
+	s.strangers = newFaultLog(s.clock, "calls are refused: it is not known who makes them")
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.watch = newWatcher(s)
 	s.sweeper = &sweeper{store: s.store, clock: s.clock, log: s.log, cfg: sweep, failed: s.logUnasked}
@@ -136,6 +143,7 @@ func orDefault(n, otherwise int) int {
 const maxMessage = 4 << 20
 
 func (s *Server) options() []grpc.ServerOption {
+	unary, stream := s.trusted()
 	return append(s.exposed.options(s),
 		grpc.ForceServerCodecV2(strictCodec{}),
 		// A batch of settlements, or one with the largest response.
@@ -150,6 +158,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)), s.letStreamGo),
+		unary, stream,
 	)
 }
 

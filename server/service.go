@@ -7,6 +7,7 @@ import (
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/auth"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -21,6 +22,7 @@ func (s idempotency) Begin(ctx context.Context, req *pb.BeginRequest) (*pb.Begin
 	var f fields
 	p := s.policyOf(req.GetKey())
 	cmd, wait := readBegin(&f, req, p)
+	cmd.Principal = auth.FromContext(ctx).Name()
 	if err := f.err(); err != nil {
 		return nil, s.statusOf(ctx, err, req.GetKey().GetOperation())
 	}

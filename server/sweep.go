@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/server/auth"
 	"github.com/oncekeeper/oncekeeper/storage"
 )
 
@@ -20,15 +21,42 @@ func (s admin) Sweep(ctx context.Context, req *pb.SweepRequest) (*pb.SweepRespon
 		return nil, s.statusOf(ctx, err, req.GetOperation())
 	}
 	q.Grace = s.sweeper.cfg.Grace
-	swept, err := s.sweepUntil(ctx, q)
+	scopes, err := s.scopes(ctx, &f, pb.AdminService_Sweep_FullMethodName, q.Tenant, q.Operation, maxScopes)
+	if err != nil {
+		return nil, s.statusOf(ctx, err, req.GetOperation())
+	}
+	swept, err := s.sweepAll(ctx, q, scopes)
 	if !q.DryRun {
 		s.sweeper.counts.byHand.Add(swept.Records)
-		s.log.InfoContext(ctx, "an operator swept", "records", swept.Records, "more", swept.More)
+		s.log.InfoContext(ctx, "an operator swept", append(operatorOf(ctx), "records", swept.Records, "more", swept.More)...)
 	}
 	if err != nil {
 		return nil, s.statusOf(ctx, err, req.GetOperation())
 	}
 	return &pb.SweepResponse{Swept: swept.Records, More: swept.More}, nil
+}
+
+// maxScopes bounds the parts of what is there that one Sweep takes one after the
+// other: what a principal may be given by name.
+const maxScopes = 1024
+
+// sweepAll sweeps scope by scope, up to q's limit in all.
+func (s *Server) sweepAll(ctx context.Context, q storage.SweepQuery, scopes []auth.Scope) (all storage.Swept, err error) {
+	limit := q.Limit
+	for _, scope := range scopes {
+		if q.Limit = limit - int(all.Records); q.Limit <= 0 {
+			all.More = true // nobody has looked
+			break
+		}
+		q.Tenant, q.Operation = scope.Tenant, scope.Operation
+		swept, err := s.sweepUntil(ctx, q)
+		all.Records += swept.Records
+		all.More = all.More || swept.More
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // errTimeIsUp ends a sweep while its caller still listens.
