@@ -50,7 +50,10 @@ func (a *authority) issue(name string, cert *x509.Certificate) (*x509.Certificat
 		a.t.Fatal(err)
 	}
 	cert.SerialNumber, cert.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	cert.NotBefore = time.Now().Add(-time.Hour)
+	if cert.NotAfter.IsZero() {
+		cert.NotAfter = time.Now().Add(24 * time.Hour)
+	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = cert, key

@@ -36,6 +36,7 @@ func onPebbleAndPostgres(t *testing.T, test func(t *testing.T, kind string, p ex
 			address, _ := serving(t, "--store", store, "--backup-dir", t.TempDir())
 			t.Chdir(t.TempDir())
 			write(t, "policy.yaml", goodPolicy)
+			write(t, "principals.yaml", goodPrincipals)
 			for name, value := range map[string]string{
 				"ADDRESS": address, "STORE": own, "LISTEN": "127.0.0.1:0", "LOG_FORMAT": "json", "HTTP": "127.0.0.1:0",
 			} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -19,7 +20,15 @@ func printHistory(w io.Writer, rec *pb.KeyRecord) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprint(t, "\nwhat it went through\n")
-	_, _ = fmt.Fprintln(t, "WHAT\tATTEMPT\tFENCING TOKEN\tHOLDER\tSTARTED\tENDED\tSAID")
+	// Where anyone may call nobody is known.
+	known := slices.ContainsFunc(rec.GetHistory(), func(e *pb.HistoryEntry) bool { return e.GetPrincipal() != "" })
+	by := func(principal string) string {
+		if !known {
+			return ""
+		}
+		return dash(principal) + "\t"
+	}
+	_, _ = fmt.Fprintln(t, "WHAT\tATTEMPT\tFENCING TOKEN\tHOLDER\t"+by("PRINCIPAL")+"STARTED\tENDED\tSAID")
 	for _, e := range rec.GetHistory() {
 		attempt := ""
 		if e.GetAttemptNumber() > 0 {
@@ -31,7 +40,7 @@ func printHistory(w io.Writer, rec *pb.KeyRecord) error {
 		}
 		line := strings.Join([]string{
 			strings.TrimPrefix(e.GetEvent().String(), "EVENT_"), dash(attempt), fmt.Sprint(e.GetFencingToken()),
-			dash(printable(e.GetHolder())), dash(moment(e.GetStartTime())), dash(moment(e.GetEndTime())), dash(printable(said)),
+			dash(printable(e.GetHolder())), by(printable(e.GetPrincipal())) + dash(moment(e.GetStartTime())), dash(moment(e.GetEndTime())), dash(printable(said)),
 		}, "\t")
 		_, _ = fmt.Fprintln(t, line)
 	}

@@ -33,6 +33,7 @@ type cli struct {
 	Policy     policyCmd     `cmd:"" help:"Check or explain a policy file: what operations are given."`
 	Backup     backupCmd     `cmd:"" help:"Copy the embedded store of a service while it serves."`
 	Receipt    receiptCmd    `cmd:"" help:"Look after receipts, which lie in a database of your own."`
+	Token      tokenCmd      `cmd:"" help:"Make tokens for those who call."`
 	Completion completionCmd `cmd:"" help:"Print what has a shell complete these commands."`
 	Complete   completeCmd   `cmd:"" hidden:"" help:"Print what may be typed next."`
 	Bench      benchCmd      `cmd:"" help:"Measure what a guarded call costs, as ratios."`

@@ -224,7 +224,7 @@ func TestServeFailsWhenItsStoreFailed(t *testing.T) {
 		} else {
 			stop()
 		}
-		err := c.serve(ctx, store, policy.BuiltIn(), "nowhere", slog.New(slog.DiscardHandler), broken)
+		err := c.serve(ctx, store, policy.BuiltIn(), trusted{}, "nowhere", slog.New(slog.DiscardHandler), broken)
 		if err = errors.Join(err, c.close(store)); !errors.Is(err, errStoreFailed) {
 			t.Errorf("%s: serve gives %v", name, err)
 		}

@@ -49,6 +49,7 @@ func printTable(w io.Writer, rec *pb.KeyRecord) error {
 	row("attempt", rec.GetAttemptNumber())
 	row("fencing token", rec.GetFencingToken())
 	row("holder", rec.GetHolder())
+	row("principal", rec.GetPrincipal())
 	row("fingerprint", strings.TrimSpace(fmt.Sprintf("%s %x", rec.GetFingerprintScheme(), rec.GetFingerprint())))
 	row("created", moment(rec.GetCreateTime()))
 	row("lease ends", moment(rec.GetLeaseExpireTime()))

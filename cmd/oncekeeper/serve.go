@@ -23,7 +23,7 @@ type serveCmd struct {
 	PostgresPlan string        `env:"ONCEKEEPER_POSTGRES_PLAN" enum:"auto,many,single" default:"auto" help:"How many keys a statement takes: many, for a Postgres on one node; single, for a distributed engine that speaks Postgres; auto: what fits the server."`
 	Migrate      bool          `env:"ONCEKEEPER_MIGRATE" help:"Bring the database's schema to what this version serves, before serving."`
 	Listen       string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
-	Insecure     bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call."`
+	Insecure     bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call, or read what is said."`
 	Drain        time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
 
 	// AnswerEmptyCalls is bench's: it measures a service of its own.
@@ -31,6 +31,7 @@ type serveCmd struct {
 
 	opsFlags
 	policyFlag
+	trustFlags
 	BackupDir string `env:"ONCEKEEPER_BACKUP_DIR" placeholder:"DIR" help:"Where oncekeeper backup may make backups of an embedded store, on this host: best on the file system of the store. Not set: nowhere."`
 
 	Sweep sweepFlags `embed:"" prefix:"sweep-"`
@@ -45,6 +46,8 @@ Examples:
 
   oncekeeper serve --store pebble:./payments --backup-dir ./backups --policy policy.yaml
 
+  oncekeeper serve --principals principals.yaml
+
   oncekeeper serve --migrate --sweep-interval 5m --log-format json`
 }
 
@@ -54,6 +57,9 @@ func (c *serveCmd) Validate() error {
 		return err
 	}
 	if err := c.opsFlags.check(c.Insecure); err != nil {
+		return err
+	}
+	if err := c.trustFlags.check(); err != nil {
 		return err
 	}
 	return c.checkListen()
@@ -66,13 +72,17 @@ func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error 
 	if err != nil {
 		return err
 	}
+	trusted, err := c.trustFlags.read(ctx, files, log)
+	if err != nil {
+		return err
+	}
 	defer files.start(ctx)()
 	broken := make(chan error, 1)
 	store, where, err := c.open(ctx, log, c.plan(), c.Migrate, func(err error) { broken <- err })
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.serve(ctx, store, policies, where, log, broken), c.close(store))
+	return errors.Join(c.serve(ctx, store, policies, trusted, where, log, broken), c.close(store))
 }
 
 func (c *serveCmd) plan() postgres.Plan {
@@ -95,7 +105,7 @@ func (c *serveCmd) close(store storage.Store) error {
 	}
 }
 
-func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies policy.Source, where string, log *slog.Logger, broken <-chan error) error {
+func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies policy.Source, trusted trusted, where string, log *slog.Logger, broken <-chan error) error {
 	backups, err := makeBackupDir(c.BackupDir)
 	if err != nil {
 		return err
@@ -104,7 +114,7 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	if err != nil {
 		return err
 	}
-	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, Metrics: reg}
+	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, Metrics: reg, Trust: trusted.trust, Options: trusted.options}
 	if c.AnswerEmptyCalls {
 		cfg.Options = append(cfg.Options, grpc.ChainUnaryInterceptor(bench.AnswerEmptyCalls))
 	}
@@ -147,15 +157,19 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	return errors.Join(fault, <-served)
 }
 
-// checkListen refuses an address that others reach: nothing says who may call.
+// checkListen refuses an address that others reach where anyone may call, or read
+// the tokens on their way.
 func (c *serveCmd) checkListen() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen %q: %w: give host:port", c.Listen, err)
 	}
 	ip := net.ParseIP(host)
-	if host == "localhost" || ip.IsLoopback() || c.Insecure {
+	if host == "localhost" || ip.IsLoopback() || c.Insecure || c.protected() {
 		return nil
 	}
-	return fmt.Errorf("--listen %s can be reached from other machines, and anyone who reaches it may call: listen on 127.0.0.1, or say --insecure", c.Listen)
+	if c.Principals != "" {
+		return fmt.Errorf("--listen %s can be reached from other machines, and tokens would go there for everyone on the way to read: give --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure", c.Listen)
+	}
+	return fmt.Errorf("--listen %s can be reached from other machines, and anyone who reaches it may call: give --principals, --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure", c.Listen)
 }
