@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
@@ -66,7 +65,6 @@ func (c *Client) leaveBatch(ctx context.Context, msg *pb.BatchBeginRequest, reqs
 	for i, req := range reqs {
 		keys[i] = req.Key
 	}
-	msg = proto.CloneOf(msg)
 	detached(ctx, release, func(ctx context.Context) { c.takeBackBatch(ctx, msg, keys) })
 }
 

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -9,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/oncekeeper/oncekeeper"
@@ -157,7 +157,6 @@ func (c *Client) begin(ctx context.Context, req BeginRequest, release func()) (B
 		release, lost = place(c.takeBacks)
 	}
 	if lost {
-		msg := proto.CloneOf(msg) // it has slices of the caller's, who goes on
 		detached(ctx, release, func(ctx context.Context) { c.takeBack(ctx, msg, req.Key, left) })
 	} else {
 		release()
@@ -168,10 +167,12 @@ func (c *Client) begin(ctx context.Context, req BeginRequest, release func()) (B
 	return c.answerFromProto(resp, req.Key, sent)
 }
 
+// beginToProto gives a message that is none of the caller's: it may be sent, or be
+// asked for again, once that has left.
 func (c *Client) beginToProto(req BeginRequest) *pb.BeginRequest {
 	p := &pb.BeginRequest{
 		Key:               wire.KeyToProto(req.Key),
-		Fingerprint:       req.Fingerprint,
+		Fingerprint:       bytes.Clone(req.Fingerprint),
 		FingerprintScheme: req.FingerprintScheme,
 		CallId:            newCallID(),
 		Lease:             wire.OptionalDurationToProto(req.Lease),

@@ -43,8 +43,8 @@ func WithCoalescing() Option {
 
 // coalesce makes the Sharers, once the options are read.
 func (c *Client) coalesce() {
-	c.begins = coalesce.New(c.beginTogether, asked[*pb.BeginRequest].own, c.clock)
-	c.settlements = coalesce.New(c.settleTogether, asked[*pb.Settlement].own, c.clock)
+	c.begins = coalesce.New(c.beginTogether, c.clock)
+	c.settlements = coalesce.New(c.settleTogether, c.clock)
 }
 
 // asked is one caller's part of a shared call.
@@ -53,13 +53,6 @@ type asked[M proto.Message] struct {
 	key *pb.Key
 	// metadata travels with the call; whoever shares it has the same.
 	metadata metadata.MD
-}
-
-// own gives a copy that is none of the caller's, who may use its slices for other
-// things once it has left.
-func (a asked[M]) own() asked[M] {
-	a.msg = proto.CloneOf(a.msg)
-	return a
 }
 
 type (
@@ -87,7 +80,7 @@ func (c *Client) askComplete(ctx context.Context, msg *pb.CompleteRequest, opts 
 		return alone()
 	}
 	item := itemOf(ctx, &pb.Settlement{Settlement: &pb.Settlement_Complete{Complete: msg}}, msg.GetKey())
-	return share(c.settlements, ctx, ctx, item, alone)
+	return share(c.settlements, ctx, ctx, ownItem(item), alone)
 }
 
 // askFail is one try of a Fail, in a call that it may share.
@@ -100,7 +93,16 @@ func (c *Client) askFail(ctx context.Context, msg *pb.FailRequest, opts ...grpc.
 		return alone()
 	}
 	item := itemOf(ctx, &pb.Settlement{Settlement: &pb.Settlement_Fail{Fail: msg}}, msg.GetKey())
-	return share(c.settlements, ctx, ctx, item, alone)
+	return share(c.settlements, ctx, ctx, ownItem(item), alone)
+}
+
+// ownItem gives item a message that is none of its caller's, who may use the body's
+// memory for something else once it has left. A Begin's is its own from the start.
+func ownItem(item coalesce.Item[asked[*pb.Settlement]]) coalesce.Item[asked[*pb.Settlement]] {
+	if item.Bytes <= coalesce.MaxItemBytes { // otherwise it goes alone
+		item.Ask.msg = proto.CloneOf(item.Ask.msg)
+	}
+	return item
 }
 
 // share asks, and gives the end of ctx as gRPC does.

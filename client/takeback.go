@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
@@ -51,8 +52,9 @@ func detached(ctx context.Context, release func(), f func(ctx context.Context)) 
 // To ask makes an attempt where none was. For a caller that left, that is what
 // closes the gap: should its first call arrive late, it meets a call id that is
 // over. A call that was given up in an outage has mostly not arrived at all, and
-// is asked again only where the key is running. msg is its own.
+// is asked again only where the key is running.
 func (c *Client) takeBack(ctx context.Context, msg *pb.BeginRequest, key oncekeeper.Key, left bool) {
+	msg = proto.CloneOf(msg) // the call that was left may still be sending it
 	msg.Wait = nil
 	if !left && !c.isRunning(ctx, msg.GetKey()) {
 		return
@@ -81,7 +83,7 @@ func (c *Client) isRunning(ctx context.Context, key *pb.Key) bool {
 	return err == nil && wire.StateFromProto(resp.GetRecord().GetState()) == oncekeeper.StatePending
 }
 
-// takeBackBatch is takeBack for a batch whose caller left; msg is its own.
+// takeBackBatch is takeBack for a batch whose caller left.
 func (c *Client) takeBackBatch(ctx context.Context, msg *pb.BatchBeginRequest, keys []oncekeeper.Key) {
 	var resp *pb.BatchBeginResponse
 	sent := c.clock.Monotonic()

@@ -43,6 +43,7 @@ var errLate = errors.New("no turn in time")
 
 // Item is what one caller asks.
 type Item[Q any] struct {
+	// Ask may be read after its caller has left, who must not change it then.
 	Ask Q
 	// Key: two items of one key never share a call.
 	Key oncekeeper.Key
@@ -68,7 +69,6 @@ type Together[Q, A any] func(ctx context.Context, asked []Q) []Answer[A]
 // way, and needs no closing.
 type Sharer[Q, A any] struct {
 	together Together[Q, A]
-	own      func(Q) Q
 	clock    clock.Clock
 
 	mu sync.Mutex
@@ -77,10 +77,9 @@ type Sharer[Q, A any] struct {
 	underWay int
 }
 
-// New makes a Sharer of calls that together makes. own gives a copy that shares no
-// memory with what a caller may change: an item may be sent once its caller has left.
-func New[Q, A any](together Together[Q, A], own func(Q) Q, c clock.Clock) *Sharer[Q, A] {
-	return &Sharer[Q, A]{together: together, own: own, clock: c}
+// New makes a Sharer of calls that together makes.
+func New[Q, A any](together Together[Q, A], c clock.Clock) *Sharer[Q, A] {
+	return &Sharer[Q, A]{together: together, clock: c}
 }
 
 // waiting is an item in the queue, and then in a call.
@@ -164,32 +163,18 @@ func (s *Sharer[Q, A]) await(caller, ctx context.Context, w *waiting[Q, A]) erro
 
 // enter lets item lead a call, or queues it; neither where the queue is full.
 func (s *Sharer[Q, A]) enter(item Item[Q]) (w *waiting[Q, A], leads bool) {
-	if _, leads = s.place(nil); leads {
-		return nil, true
-	}
-	w = &waiting[Q, A]{Item: item, turn: make(chan struct{})}
-	w.Ask = s.own(item.Ask) // under no lock, and for nobody who leads
-	queued, leads := s.place(w)
-	if !queued {
-		w = nil
-	}
-	return w, leads
-}
-
-// place takes a place among the calls under way, if there is one, and otherwise one
-// in the queue for w.
-func (s *Sharer[Q, A]) place(w *waiting[Q, A]) (queued, leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.underWay < MaxUnderWay:
 		s.underWay++
-		return false, true
-	case w == nil || len(s.queue) == MaxQueued:
-		return false, false
+		return nil, true
+	case len(s.queue) == MaxQueued:
+		return nil, false
 	}
+	w = &waiting[Q, A]{Item: item, turn: make(chan struct{})}
 	s.queue = append(s.queue, w)
-	return true, false
+	return w, false
 }
 
 // Waiting is how many wait for their turn.

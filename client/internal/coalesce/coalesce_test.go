@@ -46,7 +46,7 @@ func newMeeting() *meeting {
 			}
 		}
 		return answers
-	}, func(n int) int { return n }, clock.System)
+	}, clock.System)
 	return m
 }
 
@@ -334,7 +334,7 @@ func TestEachOfAThousandCallersGetsItsOwnAnswer(t *testing.T) {
 			answers[i] = Answer[int]{Value: 10 * n, Alone: n%7 == 0}
 		}
 		return answers
-	}, func(n int) int { return n }, clock.System)
+	}, clock.System)
 	var all sync.WaitGroup
 	for n := range 1000 {
 		all.Go(func() {
