@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper/migrations"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
+	"github.com/oncekeeper/oncekeeper/storage"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
 )
 
@@ -164,5 +167,17 @@ func TestNothingOnThePortTellsTheAddressOfTheDatabase(t *testing.T) {
 	}
 	if code, _ := fetched(t, port, "/debug/pprof/cmdline"); code != http.StatusNotFound {
 		t.Errorf("the command line, which may have an address with a password, is answered with %d, want 404", code)
+	}
+}
+
+// away is a store that cannot be reached, of no kind that readiness knows.
+type away struct{ storage.Store }
+
+func (away) Ping(context.Context) error { return errors.New("dial 10.0.0.1: password=hunter2 refused") }
+
+func TestAServerIsNotReadyWhereItsStoreIsAwayAndDoesNotRepeatWhatTheStoreSays(t *testing.T) {
+	err := readiness(away{}, slog.New(slog.DiscardHandler))(t.Context())
+	if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "10.0.0.1") {
+		t.Errorf("readiness gave %v: it is not ready, and the store's words are for the log", err)
 	}
 }
