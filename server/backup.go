@@ -46,7 +46,7 @@ func (s admin) Backup(ctx context.Context, req *pb.BackupRequest) (*pb.BackupRes
 		f.refuse("name", "is one that is there already, or that an unfinished backup left: give another, or remove it")
 		err = f.err()
 	case errors.Is(err, fs.ErrInvalid):
-		f.refuse("name", "is one of unfinished backups: give another")
+		f.refuse("name", "is one of unfinished backups, or would lie in the store's own directory: give another, or the server another --backup-dir")
 		err = f.err()
 	}
 	if err != nil {

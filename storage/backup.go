@@ -16,8 +16,9 @@ type Backuper interface {
 	//
 	// ctx's end does not stop it once it has begun.
 	// Errors: errors.ErrUnsupported where nothing is kept to be copied; fs.ErrExist;
-	// fs.ErrInvalid for a name that it gives to what is not whole; ErrStoreUnavailable
-	// where it failed, and what dir then is, if anything, is whole; ctx's cause.
+	// fs.ErrInvalid for a name that it gives to what is not whole, and for a place among
+	// the store's own files; ErrStoreUnavailable where it failed, and what dir then is, if
+	// anything, is whole; ctx's cause.
 	Backup(ctx context.Context, dir string) (Backup, error)
 }
 

@@ -62,11 +62,12 @@ func TestABackupIsServedAsAnyStoreIs(t *testing.T) {
 }
 
 func TestABackupThatCannotBeSaysWhatToDo(t *testing.T) {
-	dir := t.TempDir()
+	dir, data := t.TempDir(), t.TempDir()
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
+		"in store": {[]string{"--store", "pebble:" + data, "--backup-dir", data}, "another --backup-dir"},
 		"no place": {[]string{"--store", "pebble:" + t.TempDir()}, "--backup-dir DIR"},
 		"memory":   {[]string{"--store", "memory:", "--backup-dir", dir}, "kept nowhere"},
 		"postgres": {[]string{"--store", pgtest.Database(t), "--backup-dir", dir}, "pg_dump"},

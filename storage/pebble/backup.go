@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/oncekeeper/oncekeeper/storage"
 )
@@ -21,7 +23,7 @@ func (s *Store) Backup(ctx context.Context, dir string) (storage.Backup, error) 
 	if s.inMemory {
 		return storage.Backup{}, fmt.Errorf("a store in memory: %w", errors.ErrUnsupported)
 	}
-	if checkFinished(dir) != nil {
+	if checkFinished(dir) != nil || within(s.cfg.FS, s.cfg.Dir, dir) {
 		return storage.Backup{}, fmt.Errorf("%s: %w", dir, fs.ErrInvalid)
 	}
 	select {
@@ -93,6 +95,19 @@ func (s *Store) bytesIn(dir string) (sum int64, err error) {
 		sum += info.Size()
 	}
 	return sum, nil
+}
+
+// within says whether dir lies in store. Pebble reads the names that are there: by one
+// of its own a backup would be taken for a file of the store, which then does not open.
+func within(fs vfs.FS, store, dir string) bool {
+	for at := filepath.Clean(dir); ; at = fs.PathDir(at) {
+		if at == filepath.Clean(store) {
+			return true
+		}
+		if fs.PathDir(at) == at {
+			return false
+		}
+	}
 }
 
 func checkFinished(dir string) error {

@@ -105,6 +105,22 @@ func TestNothingOpensABackupThatIsNotWhole(t *testing.T) {
 	mustClose(t, mustOpen(t, Config{Dir: dir}))
 }
 
+func TestNobodyButItsOwnerEntersABackup(t *testing.T) {
+	root := t.TempDir()
+	s := mustOpen(t, Config{Dir: filepath.Join(root, "data")})
+	s.Apply(t.Context(), testBegin("1", ""))
+	dir := filepath.Join(root, "backups", "one")
+	if _, err := s.Backup(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	for at := dir; at != root; at = filepath.Dir(at) {
+		if about, err := os.Stat(at); err != nil || about.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has %v (%v), want nothing for others", at, about.Mode(), err)
+		}
+	}
+	mustClose(t, s)
+}
+
 func TestABackupIsRefusedWhereItWouldHarmOrCannotBe(t *testing.T) {
 	root := t.TempDir()
 	s := mustOpen(t, Config{Dir: filepath.Join(root, "data")})
@@ -115,7 +131,10 @@ func TestABackupIsRefusedWhereItWouldHarmOrCannotBe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for dir, want := range map[string]error{taken: fs.ErrExist, left: fs.ErrExist, filepath.Join(root, "x") + unfinished: fs.ErrInvalid} {
+	for dir, want := range map[string]error{
+		taken: fs.ErrExist, left: fs.ErrExist, filepath.Join(root, "x") + unfinished: fs.ErrInvalid,
+		filepath.Join(root, "data", "000050.log"): fs.ErrInvalid, filepath.Join(root, "data", "backups", "monday"): fs.ErrInvalid,
+	} {
 		if _, err := s.Backup(t.Context(), dir); !errors.Is(err, want) {
 			t.Errorf("a backup to %s gives %v, want %v", dir, err, want)
 		}

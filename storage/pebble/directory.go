@@ -26,6 +26,15 @@ func (s *Store) prepareDir() error {
 	return nil
 }
 
+// privateFS makes directories that nobody but their owner enters, as the data
+// directory is: Pebble would have everybody read what a backup holds.
+type privateFS struct{ vfs.FS }
+
+func (fs privateFS) MkdirAll(dir string, _ os.FileMode) error { return fs.FS.MkdirAll(dir, 0o700) }
+
+// Unwrap implements vfs.FS.
+func (fs privateFS) Unwrap() vfs.FS { return fs.FS }
+
 func lockError(dir string, err error) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("data directory %s cannot be written: %w", dir, err)

@@ -154,7 +154,7 @@ func withDefaults(cfg Config) Config {
 
 func (s *Store) options(lock *pebble.Lock) *pebble.Options {
 	opts := &pebble.Options{
-		FS:                 orderedFS{s.cfg.FS},
+		FS:                 orderedFS{privateFS{s.cfg.FS}},
 		Lock:               lock,
 		CacheSize:          s.cfg.CacheBytes,
 		MemTableSize:       32 << 20,
