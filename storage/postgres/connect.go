@@ -218,6 +218,13 @@ func (b *breaker) refuses() error {
 	return nil
 }
 
+// fails: the last connection that was tried for could not be made, however long ago.
+func (b *breaker) fails() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pause > 0
+}
+
 // enter is refuses for one who tries where he is not refused.
 func (b *breaker) enter() error {
 	b.mu.Lock()

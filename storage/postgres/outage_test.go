@@ -167,6 +167,21 @@ func TestACallRightAfterTheDatabaseWasStartedAgainIsAnswered(t *testing.T) {
 	}
 }
 
+func TestADatabaseThatIsDownIsToldSoHoweverSeldomItIsTried(t *testing.T) {
+	b := &breaker{}
+	for range 10 {
+		b.failed(errors.New("connection refused"))
+		b.until = time.Now().Add(-time.Hour) // nobody has tried since
+		if !b.fails() {
+			t.Fatal("an hour after the last try failed, the database is not told to be down")
+		}
+		_ = b.enter()
+	}
+	if b.worked(); b.fails() {
+		t.Error("once a connection was made, the database is told to be down")
+	}
+}
+
 func TestCallsWaitForTheConnectionsThatThereAreWhereNoMoreCanBeMade(t *testing.T) {
 	database := pgtest.Start(t, "fsync=off")
 	p := newProxy(t, asKeeper(t, database.Database(t), "CONNECTION LIMIT 1"))

@@ -29,7 +29,8 @@ type Stats struct {
 	QueuedCommands, QueuedBytes, QueueFull int64
 	// Committers at work, of CommittersLimit.
 	Committers, CommittersLimit int64
-	// Down: no connection could be made of late, and few are tried for.
+	// Down: there is no connection, and the last one that was tried for could not be
+	// made, however long ago: who asks seldom must see it too.
 	Down bool
 	// The pool: connections that there are, of those in use and idle, and the most
 	// that there may be. Made: connections made; Waits: how often one was waited for.
@@ -139,7 +140,7 @@ func (s *Store) Stats() Stats {
 	st := Stats{
 		Batches: c.batches.Snapshot(), Took: c.took.Snapshot(),
 		LostAnswers: c.lost.Load(), Unreplicated: c.unreplicated.Load(), QueueFull: c.full.Load(),
-		Down:  s.down.refuses() != nil,
+		Down:  s.down.fails() && s.connections() == 0,
 		Conns: int64(pool.TotalConns()), InUse: int64(pool.AcquiredConns()), Idle: int64(pool.IdleConns()), MaxConns: int64(pool.MaxConns()),
 		Made: pool.NewConnsCount(), Waits: pool.EmptyAcquireCount(), WaitTime: pool.EmptyAcquireWaitTime(),
 	}
