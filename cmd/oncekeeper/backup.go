@@ -7,9 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/oncekeeper/oncekeeper"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
@@ -41,8 +38,8 @@ func (c *backupCmd) Run(ctx context.Context, term console) error {
 	switch {
 	case errors.Is(err, oncekeeper.ErrStoreUnavailable):
 		return fmt.Errorf("the service at %s could not make the backup: its log says why", c.Address)
-	case status.Code(err) == codes.DeadlineExceeded:
-		return fmt.Errorf("%w; the backup goes on, and is whole once it has its name", c.explain(err))
+	case undecided(err):
+		return fmt.Errorf("%w; a backup that was begun goes on, and is whole once it has its name", c.explain(err))
 	case err != nil:
 		return c.explain(err)
 	case c.JSON:

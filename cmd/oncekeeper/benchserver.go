@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -57,7 +58,7 @@ func (m *measured) start(ctx context.Context, store string) error {
 	m.process.WaitDelay = measuredStop
 	// Its settings are this command's and no others; the address of a store may have a
 	// password in it, and who lists processes sees their arguments.
-	m.process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEKEEPER_") }), "ONCEKEEPER_STORE="+store, "ONCEKEEPER_HTTP=127.0.0.1:0")
+	m.process.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ONCEKEEPER_") }), "ONCEKEEPER_STORE="+store)
 	logs, err := m.process.StderrPipe()
 	if err != nil {
 		return err
@@ -73,10 +74,7 @@ func (m *measured) start(ctx context.Context, store string) error {
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
 			m.address = line.Address
 			// It must never wait for its log to be read.
-			go func() {
-				for lines.Scan() {
-				}
-			}()
+			go func() { _, _ = io.Copy(io.Discard, logs) }()
 			return nil
 		}
 		said.WriteString("\n" + lines.Text())
