@@ -115,8 +115,8 @@ type Result struct {
 //   - on a takeover, on any attempt but the first, and for a key that is held, the
 //     receipt is read before anything runs. An effect that is found there is the
 //     outcome, and the key is completed with it;
-//   - before an attempt is settled that has no receipt, but as unknown, its receipt
-//     is closed, so that neither it nor an earlier one can have an effect any more.
+//   - before an attempt is settled that has no receipt, but as unknown or as not run,
+//     its receipt is closed, so that neither it nor an earlier one can have an effect any more.
 //     An effect that is found then is the outcome. Where closing fails the attempt is
 //     settled as unknown: a value is given to its caller all the same, and for a
 //     final failure the caller gets ErrReceipts;
