@@ -168,8 +168,8 @@ func (c *serveCmd) checkListen() error {
 	if host == "localhost" || ip.IsLoopback() || c.Insecure || c.protected() {
 		return nil
 	}
-	if c.Principals != "" {
+	if c.known() {
 		return fmt.Errorf("--listen %s can be reached from other machines, and tokens would go there for everyone on the way to read: give --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure", c.Listen)
 	}
-	return fmt.Errorf("--listen %s can be reached from other machines, and anyone who reaches it may call: give --principals, --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure", c.Listen)
+	return fmt.Errorf("--listen %s can be reached from other machines, and anyone who reaches it may call: give --principals (or --jwt-jwks), --tls-cert and --tls-key, listen on 127.0.0.1, or say --insecure", c.Listen)
 }

@@ -93,7 +93,7 @@ func (f *trustFlags) parseTLS(texts [][]byte, now time.Time) (*tlsInUse, error) 
 	}
 	// Where principals are known, a token may stand for a certificate.
 	next.config.ClientAuth = tls.RequireAndVerifyClientCert
-	if f.Principals != "" {
+	if f.known() {
 		next.config.ClientAuth = tls.VerifyClientCertIfGiven
 	}
 	return next, nil

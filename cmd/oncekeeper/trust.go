@@ -16,15 +16,19 @@ import (
 
 // trustFlags say how serve shows who it is, and whom it lets in.
 type trustFlags struct {
-	TLSCert       string `name:"tls-cert" env:"ONCEKEEPER_TLS_CERT" group:"Trust" placeholder:"FILE" help:"The service's certificate (PEM, with those that lead to its root), with --tls-key: speak TLS. Read again when it changes."`
-	TLSKey        string `name:"tls-key" env:"ONCEKEEPER_TLS_KEY" group:"Trust" placeholder:"FILE" help:"The private key (PEM) of --tls-cert."`
-	TLSClientCA   string `name:"tls-client-ca" env:"ONCEKEEPER_TLS_CLIENT_CA" group:"Trust" placeholder:"FILE" help:"Certificates (PEM) of those who vouch for callers' certificates."`
-	TLSMinVersion string `name:"tls-min-version" env:"ONCEKEEPER_TLS_MIN_VERSION" group:"Trust" enum:"1.2,1.3" default:"1.3" help:"The oldest TLS that is spoken: ${enum}."`
-	Principals    string `name:"principals" env:"ONCEKEEPER_PRINCIPALS" group:"Trust" placeholder:"FILE" help:"Who may call, and do what, YAML. Without one anyone may who reaches the port. Read again when it changes."`
+	TLSCert       string   `name:"tls-cert" env:"ONCEKEEPER_TLS_CERT" group:"Trust" placeholder:"FILE" help:"The service's certificate (PEM, with those that lead to its root), with --tls-key: speak TLS. Read again when it changes."`
+	TLSKey        string   `name:"tls-key" env:"ONCEKEEPER_TLS_KEY" group:"Trust" placeholder:"FILE" help:"The private key (PEM) of --tls-cert."`
+	TLSClientCA   string   `name:"tls-client-ca" env:"ONCEKEEPER_TLS_CLIENT_CA" group:"Trust" placeholder:"FILE" help:"Certificates (PEM) of those who vouch for callers' certificates."`
+	TLSMinVersion string   `name:"tls-min-version" env:"ONCEKEEPER_TLS_MIN_VERSION" group:"Trust" enum:"1.2,1.3" default:"1.3" help:"The oldest TLS that is spoken: ${enum}."`
+	JWT           jwtFlags `embed:"" prefix:"jwt-"`
+	Principals    string   `name:"principals" env:"ONCEKEEPER_PRINCIPALS" group:"Trust" placeholder:"FILE" help:"Who may call, and do what, YAML. Without one anyone may who reaches the port. Read again when it changes."`
 }
 
 // protected: what is said on the way is read by nobody, and strangers are refused.
-func (f *trustFlags) protected() bool { return f.TLSCert != "" && f.Principals != "" }
+func (f *trustFlags) protected() bool { return f.TLSCert != "" && f.known() }
+
+// known: it is asked who calls.
+func (f *trustFlags) known() bool { return f.Principals != "" || f.JWT.JWKS != "" }
 
 func (f *trustFlags) check() error {
 	switch {
@@ -33,7 +37,7 @@ func (f *trustFlags) check() error {
 	case f.TLSClientCA != "" && f.TLSCert == "":
 		return errors.New("--tls-client-ca is of no use without --tls-cert and --tls-key")
 	}
-	return nil
+	return f.JWT.check()
 }
 
 // trusted is what a server is given of all this.
@@ -55,14 +59,24 @@ func (f *trustFlags) read(ctx context.Context, r *reloader, log *slog.Logger) (t
 		creds := &toldHandshakes{TransportCredentials: credentials.NewTLS(live.config()), clock: clock.System, log: log}
 		t.options = append(t.options, grpc.Creds(creds))
 	}
-	if f.Principals == "" {
+	if !f.known() {
 		return t, nil
 	}
-	live, err := f.livePrincipals(ctx, r)
-	if err != nil {
-		return t, err
+	t.trust = &auth.Trust{Principals: &auth.Set{}, TrustsRoot: roots}
+	if f.Principals != "" {
+		live, err := f.livePrincipals(ctx, r)
+		if err != nil {
+			return t, err
+		}
+		t.trust.Principals = live
 	}
-	t.trust = &auth.Trust{Principals: live, TrustsRoot: roots}
+	if f.JWT.JWKS != "" {
+		issuer, err := f.JWT.live(ctx, r, log)
+		if err != nil {
+			return t, err
+		}
+		t.trust.Issuer = issuer
+	}
 	return t, nil
 }
 

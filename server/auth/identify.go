@@ -22,6 +22,8 @@ import (
 type Trust struct {
 	// Principals who may call.
 	Principals Source
+	// Issuer of JWTs that callers may show. Default: none.
+	Issuer *Issuer
 	// TrustsRoot says whether certificates are taken now that a root vouches for, which
 	// they were when the connection began. Default: they are.
 	TrustsRoot func(root *x509.Certificate) bool
@@ -68,6 +70,9 @@ func (t Trust) shown(ctx context.Context, set *Set, now time.Time) (*Principal, 
 	if shown {
 		if p := set.byToken(token); p != nil {
 			return p, nil
+		}
+		if t.Issuer != nil && strings.Count(token, ".") == 2 {
+			return t.Issuer.principal(token, now)
 		}
 		return nil, refuse("unknown token", "the bearer token is no principal's")
 	}

@@ -113,17 +113,23 @@ func (p *parser) readOne(n *yaml.Node) *Principal {
 func (p *parser) readName(n *yaml.Node) string {
 	name, ok := p.Scalar(n, "name")
 	first, taken := p.names[name]
-	odd := func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) || r == ' ' }
 	switch {
 	case !ok:
-	case name == "" || len(name) > oncekeeper.MaxPrincipalBytes || strings.ContainsFunc(name, odd):
+	case !isName(name):
 		p.Refuse(n, "the name %s is not 1 to %d printable ASCII characters without a space", rulefile.Shown(name), oncekeeper.MaxPrincipalBytes)
+	case strings.HasPrefix(name, jwtPrefix):
+		p.Refuse(n, "the name %s begins with %s, which is kept for those who show a JWT", rulefile.Shown(name), jwtPrefix)
 	case taken:
 		p.Refuse(n, "the name %s is taken by the principal in line %d", rulefile.Shown(name), first)
 	default:
 		p.names[name] = n.Line
 	}
 	return name
+}
+
+func isName(name string) bool {
+	odd := func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) || r == ' ' }
+	return name != "" && len(name) <= oncekeeper.MaxPrincipalBytes && !strings.ContainsFunc(name, odd)
 }
 
 func (p *parser) readRole(n *yaml.Node) Role {

@@ -29,6 +29,7 @@ func TestABadPrincipalsFileIsRefusedWithItsLines(t *testing.T) {
 		"no credential":            {one("name: a, role: caller, tenant: a"), "2: a principal has neither token_sha256 nor certificate"},
 		"an odd name":              {one("name: a b, role: caller, tenant: a, certificate: b"), "2: the name \"a b\" is not 1 to 128"},
 		"a long name":              {one("name: " + strings.Repeat("n", 129) + ", role: caller, tenant: a, certificate: b"), "is not 1 to 128"},
+		"a name of a JWT's":        {one("name: 'jwt:a', role: caller, tenant: a, certificate: b"), "begins with jwt:, which is kept"},
 		"another role":             {one("name: a, role: admin, tenant: a, certificate: b"), `2: the role "admin" is neither caller nor operator`},
 		"an empty pattern":         {one("name: a, role: caller, tenant: '', certificate: b"), "2: tenant is empty"},
 		"no patterns":              {one("name: a, role: caller, tenant: [], certificate: b"), "2: tenant has 0 patterns"},
