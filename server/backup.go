@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 	"github.com/oncekeeper/oncekeeper/storage"
@@ -40,6 +41,7 @@ func (s admin) Backup(ctx context.Context, req *pb.BackupRequest) (*pb.BackupRes
 	dir := filepath.Join(s.backupDir, req.GetName())
 	made, err := store.Backup(ctx, dir)
 	switch {
+	case errors.Is(err, oncekeeper.ErrStoreUnavailable): // whatever the file system said
 	case errors.Is(err, errors.ErrUnsupported):
 		err = errNoBackups
 	case errors.Is(err, fs.ErrExist):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,5 +82,19 @@ func TestABackupThatCannotBeSaysWhatToDo(t *testing.T) {
 	}
 	if made, err := os.ReadDir(dir); err != nil || len(made) > 0 {
 		t.Errorf("refused backups made %v (%v)", made, err)
+	}
+}
+
+func TestABackupWhoseAnswerIsLostIsSaidToGoOn(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for what, address := range map[string]string{"no answer in time": silent.Addr().String(), "no connection": "127.0.0.1:1"} {
+		code, _, stderr := command(t, "backup", "monday", "--timeout", "200ms", "--address", address)
+		if code != exitFailed || !strings.Contains(stderr, "a backup that was begun goes on") {
+			t.Errorf("%s: it exits with %d and says %q, and not that a backup may go on", what, code, stderr)
+		}
 	}
 }
