@@ -92,6 +92,9 @@ func TestAFullDiskRefusesWritesUntilThereIsRoom(t *testing.T) {
 	if got := s.Apply(t.Context(), testComplete("1", granted.Record.Token, "x"))[0]; got.Refusal() != nil {
 		t.Errorf("on a nearly full disk the settlement of what runs got %v", got.Refusal())
 	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Errorf("Ping on a nearly full disk gives %v, and holders could no more settle where it is a balancer's probe", err)
+	}
 	clk.Advance(2 * time.Hour)
 	free.Store(50 << 20)
 	if swept, err := s.Sweep(t.Context(), storage.SweepQuery{Limit: 10}); err != nil || swept.Records != 1 {

@@ -83,14 +83,15 @@ func (t *viewTask) finish(err error) {
 func (t *viewTask) bytes() int { return 512 }
 
 // pingTask passes through the committer, so that it answers only where a write
-// would.
+// would. Room to settle is enough: nobody must be kept from a server that can still
+// take what holders have to say.
 type pingTask struct {
 	store *Store
 	err   error
 }
 
 func (t *pingTask) run(r *round) {
-	if err := r.hasRoom(t.store.roomToBegin()); err != nil {
+	if err := r.hasRoom(t.store.roomToSettle()); err != nil {
 		t.err = t.store.unavailable("writing a record", err)
 	}
 }
