@@ -256,6 +256,24 @@ func TestALostSettlementMayHaveExpiredBetweenTwoLooks(t *testing.T) {
 	expect(t, l, Linearizable)
 }
 
+// Renewals that were lost changed the record all the same, each before one that was
+// for longer: what is told of them is the revision alone.
+func TestLostRenewalsMayHaveBeenJustBeforeOneThatIsTold(t *testing.T) {
+	l := newLife()
+	token := l.add(begins("a"), false).Answer.Token
+	renew := func() *history.Operation {
+		return &history.Operation{Renew: &lifecycle.Renew{Key: key, Token: token, Lease: lease}}
+	}
+	for range 2 {
+		l.add(renew(), true).Earliest -= 100_000
+	}
+	l.add(renew(), false)
+	l.add(&history.Operation{Get: true}, false)
+	expect(t, l, Linearizable)
+	l.ops[4].Answer.Record.Etag = fmt.Sprintf("%d-%d", token, l.rec.Revision+1)
+	expect(t, l, Illegal) // more than there were
+}
+
 func TestALookBehindAnotherCannotBeOfBefore(t *testing.T) {
 	l := newLife()
 	early := l.add(&history.Operation{Get: true}, false)

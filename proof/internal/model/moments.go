@@ -157,8 +157,9 @@ func (s observed) moments(o *history.Operation, rec *oncekeeper.KeyRecord) []onc
 		}
 	}
 	each(s.judged, 0)
-	if o.Settle == nil && o.Renew == nil {
-		// It takes a token, and some later command a greater one: it was before that.
+	if o.Settle == nil {
+		// It takes a token, and some later command a greater one; or it renews, and some
+		// later renewal for longer: it was before that.
 		each(s.judged, time.Microsecond)
 		each(s.judged, 2*time.Microsecond)
 	}
