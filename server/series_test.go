@@ -175,6 +175,7 @@ func (c *caller) single(ctx context.Context) {
 	_, _ = c.Fail(ctx, c.failure(key, token))
 	req.CallId = "another"
 	_, _ = c.Begin(ctx, req)
+	_, _ = c.Complete(ctx, &pb.CompleteRequest{Key: c.key(), FencingToken: 1, Response: &pb.StoredResponse{}}) // of a key that nobody began
 	if c.odds(4) {
 		_, _ = c.DeleteRecord(ctx, &pb.DeleteRecordRequest{Key: key, Etag: etag, Force: c.odds(2), Reason: "so"})
 	}
