@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	authn "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
@@ -24,28 +25,79 @@ import (
 // whoever asks. Reflection is for principals: it shows no more than the contract does.
 func (s *Server) trusted() (grpc.ServerOption, grpc.ServerOption) {
 	if s.trust == nil {
-		return grpc.EmptyServerOption{}, grpc.EmptyServerOption{}
+		return grpc.ChainUnaryInterceptor(s.refuseUndecoded), grpc.EmptyServerOption{}
 	}
 	asked := selector.MatchFunc(func(_ context.Context, call middleware.CallMeta) bool {
 		return call.Service != healthpb.Health_ServiceDesc.ServiceName
 	})
 	return grpc.ChainUnaryInterceptor(
 			selector.UnaryServerInterceptor(authn.UnaryServerInterceptor(s.identify), asked),
+			s.refuseUndecoded,
 			selector.UnaryServerInterceptor(s.authorise, asked),
 		),
-		grpc.ChainStreamInterceptor(selector.StreamServerInterceptor(authn.StreamServerInterceptor(s.identify), asked))
+		grpc.ChainStreamInterceptor(
+			selector.StreamServerInterceptor(authn.StreamServerInterceptor(s.identify), asked),
+			selector.StreamServerInterceptor(s.keepJudging, asked),
+		)
+}
+
+// keepJudging asks at each message of a stream who sends it.
+func (s *Server) keepJudging(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, &judgedStream{ServerStream: stream, server: s})
+}
+
+type judgedStream struct {
+	grpc.ServerStream
+	server *Server
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (j *judgedStream) RecvMsg(m any) error {
+	if err := j.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	_, err := j.server.identify(j.Context())
+	return err
+}
+
+// judgeEvery is how often it is asked again whether who waits may still do so.
+const judgeEvery = time.Second
+
+// stillMay says whether who makes a Begin may still make it about key: nil,
+// ErrUnauthenticated or ErrPermissionDenied. A call that waits is asked while it does,
+// and before it is given anything.
+func (s *Server) stillMay(ctx context.Context, key oncekeeper.Key) error {
+	if s.trust == nil {
+		return nil
+	}
+	const method = pb.IdempotencyService_Begin_FullMethodName
+	p, err := s.known(ctx)
+	if err != nil {
+		return err
+	}
+	if p.Name() != auth.FromContext(ctx).Name() || !p.May(method, key.Tenant, key.Operation) {
+		return s.denied(ctx, method)
+	}
+	return nil
 }
 
 // identify gives a context that says who calls.
 func (s *Server) identify(ctx context.Context) (context.Context, error) {
-	p, err := s.trust.Identify(ctx, s.clock.Now())
+	p, err := s.known(ctx)
 	if err != nil {
-		if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
-			s.strangers.log(ctx, s.log, refused.Kind, err)
-		}
 		return nil, s.statusOf(ctx, err, "")
 	}
 	return auth.NewContext(ctx, p), nil
+}
+
+// known gives who makes the call that ctx is of, and logs now and then why that is not
+// known.
+func (s *Server) known(ctx context.Context) (*auth.Principal, error) {
+	p, err := s.trust.Identify(ctx, s.clock.Now())
+	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
+		s.strangers.log(ctx, s.log, refused.Kind, err)
+	}
+	return p, err
 }
 
 // authorise refuses a call that its principal may not make. Those of many keys are

@@ -44,22 +44,62 @@ func (s *Server) begin(ctx context.Context, cmd lifecycle.Begin, wait time.Durat
 		if res.Refusal() != nil || res.Verdict != lifecycle.InProgress {
 			return res, waited
 		}
-		s.waiting.sleep(w, res)
-		s.watch.awake()
-		select {
-		case up := <-w.wake:
-			if up.closing {
-				return storage.Result{Err: fmt.Errorf("the server stops: %w", oncekeeper.ErrStoreUnavailable)}, 0
-			}
-			if up.answer != nil {
-				return *up.answer, waited
-			}
-		case <-over:
-			return s.lastWord(w, res), waited
-		case <-ctx.Done():
-			return storage.Result{Err: context.Cause(ctx)}, 0
+		answer := s.sleep(ctx, w, over, res)
+		// Who may no longer ask is told so, and neither an answer nor a grant.
+		if err := s.stillMay(ctx, cmd.Key); err != nil && ctx.Err() == nil {
+			return storage.Result{Err: err}, 0
+		}
+		if answer != nil {
+			return *answer, waited
 		}
 	}
+}
+
+// sleep gives what w is answered; nil where it is its turn to ask the store, which
+// has last answered res.
+func (s *Server) sleep(ctx context.Context, w *waiter, over <-chan struct{}, res storage.Result) *storage.Result {
+	due, stop := s.judgeAgain()
+	s.waiting.sleep(w, res)
+	s.watch.awake()
+	for {
+		answer, slept := s.sleepUntil(ctx, w, over, due, res)
+		stop()
+		if slept {
+			return answer
+		}
+		due, stop = s.judgeAgain()
+		if err := s.stillMay(ctx, w.cmd.Key); err != nil {
+			return &storage.Result{Err: err}
+		}
+	}
+}
+
+// sleepUntil is sleep, and not slept where due comes first.
+func (s *Server) sleepUntil(ctx context.Context, w *waiter, over, due <-chan struct{}, res storage.Result) (answer *storage.Result, slept bool) {
+	select {
+	case up := <-w.wake:
+		if up.closing {
+			return &storage.Result{Err: fmt.Errorf("the server stops: %w", oncekeeper.ErrStoreUnavailable)}, true
+		}
+		return up.answer, true
+	case <-over:
+		last := s.lastWord(w, res)
+		return &last, true
+	case <-ctx.Done():
+		return &storage.Result{Err: context.Cause(ctx)}, true
+	case <-due:
+		return nil, false
+	}
+}
+
+// judgeAgain says when it is due to ask again whether who waits still may.
+func (s *Server) judgeAgain() (due <-chan struct{}, stop func()) {
+	if s.trust == nil {
+		return nil, func() {}
+	}
+	c := make(chan struct{})
+	timer := s.clock.AfterFunc(judgeEvery, func() { close(c) })
+	return c, func() { timer.Stop() }
 }
 
 // lastWord gives what a waiter whose time is over is told: what it was just woken

@@ -110,13 +110,6 @@ func (s *Server) countAnswer(ctx context.Context, place int, req, res any, err e
 	answers.Judge(req, res, err, func(key *pb.Key, v answers.Verdict) { s.counts.Count(place, ruleOf(set, key), v) })
 }
 
-// countUndecoded counts a request that could not be read, which no interceptor sees.
-func (s *Server) countUndecoded(fullMethod string) {
-	if place, ours := s.counts.Place(fullMethod); ours {
-		s.counts.Count(place, answers.NoRule, answers.Invalid)
-	}
-}
-
 // followPolicy counts by the rules of the set that holds now, which it gives.
 func (s *Server) followPolicy() *policy.Set {
 	set := s.policies.Current()

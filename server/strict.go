@@ -9,13 +9,12 @@ import (
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers what strictCodec stands on
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
+	"github.com/oncekeeper/oncekeeper/server/auth"
 )
 
 // gRPC answers a message that it cannot decode with Internal, before any
@@ -41,6 +40,7 @@ func (strictCodec) Marshal(v any) (mem.BufferSlice, error) { return protoCodec.M
 func (strictCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if raw, ok := v.(*undecoded); ok {
 		if protoCodec.Unmarshal(data, raw.into) != nil {
+			proto.Reset(raw.into) // half of a request is none
 			raw.data, raw.failed = data.Materialize(), true
 		}
 		return nil
@@ -49,21 +49,18 @@ func (strictCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // registerStrict registers a service of unary methods whose undecodable requests
-// are answered as invalid.
+// are answered as invalid: once it is known who asks, and not before.
 func (s *Server) registerStrict(desc *grpc.ServiceDesc, impl any) {
 	strict := *desc
 	strict.Methods = make([]grpc.MethodDesc, len(desc.Methods))
 	for i, m := range desc.Methods {
-		name := "/" + desc.ServiceName + "/" + m.MethodName
 		strict.Methods[i] = grpc.MethodDesc{
 			MethodName: m.MethodName,
 			Handler: func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-				return m.Handler(srv, ctx, func(v any) error {
-					err := decodeStrict(ctx, dec, v)
-					if err != nil {
-						s.countUndecoded(name)
-					}
-					return err
+				raw := &undecoded{}
+				return m.Handler(srv, context.WithValue(ctx, undecodedKey{}, raw), func(v any) error {
+					raw.into = v.(proto.Message)
+					return dec(raw)
 				}, interceptor)
 			},
 		}
@@ -71,24 +68,30 @@ func (s *Server) registerStrict(desc *grpc.ServiceDesc, impl any) {
 	s.grpc.RegisterService(&strict, impl)
 }
 
-func decodeStrict(ctx context.Context, dec func(any) error, v any) error {
-	m := v.(proto.Message)
-	raw := undecoded{into: m}
-	if err := dec(&raw); err != nil {
-		return err
+type undecodedKey struct{}
+
+// refuseUndecoded answers a request that cannot be decoded. It stands behind whatever
+// refuses who calls.
+func (s *Server) refuseUndecoded(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	raw, _ := ctx.Value(undecodedKey{}).(*undecoded)
+	if raw == nil || !raw.failed {
+		return handler(ctx, req)
 	}
-	if !raw.failed {
-		return nil
+	if s.trust != nil && !auth.FromContext(ctx).MayCall(info.FullMethod) {
+		return nil, s.statusOf(ctx, s.denied(ctx, info.FullMethod), "")
 	}
-	violation := wire.FieldViolation{Field: "request", Description: "is not a valid " + string(m.ProtoReflect().Descriptor().FullName())}
-	if path := invalidUTF8(raw.data, m.ProtoReflect().Descriptor()); path != "" {
-		violation = wire.FieldViolation{Field: path, Description: "is not valid UTF-8"}
-	}
-	_ = grpc.SetTrailer(ctx, metadata.Pairs(wire.ReasonTrailer, sentinelInvalid.Reason()))
-	return wire.Status(sentinelInvalid, "", wire.Details{Violations: []wire.FieldViolation{violation}}).Err()
+	return nil, s.undecodable(ctx, raw)
 }
 
-var sentinelInvalid, _ = oncekeeper.SentinelOf(oncekeeper.ErrInvalidRequest)
+// undecodable names what is wrong with a request.
+func (s *Server) undecodable(ctx context.Context, raw *undecoded) error {
+	desc := raw.into.ProtoReflect().Descriptor()
+	violation := wire.FieldViolation{Field: "request", Description: "is not a valid " + string(desc.FullName())}
+	if path := invalidUTF8(raw.data, desc); path != "" {
+		violation = wire.FieldViolation{Field: path, Description: "is not valid UTF-8"}
+	}
+	return s.statusOf(ctx, &invalid{violations: []wire.FieldViolation{violation}}, "")
+}
 
 // invalidUTF8 gives the path of the first string in data, an encoded desc, that
 // is not UTF-8; empty for none.
