@@ -42,6 +42,7 @@ type Attempt struct {
 	checkpoint []byte
 	resource   string
 	returned   bool
+	notRun     error
 }
 
 // Key is the key that is being run.
@@ -155,6 +156,19 @@ func (a *Attempt) setReturned() {
 	a.returned = true
 }
 
+// setNotRun says that the function did nothing of the attempt, for why.
+func (a *Attempt) setNotRun(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notRun = why
+}
+
+func (a *Attempt) notRunFor() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.notRun
+}
+
 type attemptKey struct{}
 
 // AttemptFromContext gives the attempt whose function was given ctx, or whose
@@ -170,6 +184,13 @@ func refuseNested(ctx context.Context, key oncekeeper.Key) error {
 	for ; a != nil; a = a.parent {
 		if a.key == key && a.running() {
 			return ErrNested
+		}
+	}
+	for b := batchFrom(ctx); b != nil; b = b.outer {
+		for _, a := range b.attempts {
+			if a.key == key && a.running() {
+				return ErrNested
+			}
 		}
 	}
 	return nil

@@ -107,16 +107,21 @@ func (c *Client) BatchSettle(ctx context.Context, settlements []Settlement) ([]S
 	}
 	results := make([]SettleResult, len(settlements))
 	for i, r := range resp.GetResults() {
-		switch r := r.GetResult().(type) {
-		case *pb.BatchSettleResult_ExpireTime:
-			results[i].Expires = toldInstant(r.ExpireTime)
-		case *pb.BatchSettleResult_Error:
-			results[i].Err = wire.BatchErrorFromProto(r.Error, settlements[i].Key.Operation)
-		default:
-			results[i].Err = fmt.Errorf("batch settle: item %d has no result that this version knows", i)
-		}
+		results[i] = settleResult(r, i, settlements[i].Key)
 	}
 	return results, nil
+}
+
+// settleResult reads what item i of a batch was told.
+func settleResult(p *pb.BatchSettleResult, i int, key oncekeeper.Key) SettleResult {
+	switch r := p.GetResult().(type) {
+	case *pb.BatchSettleResult_ExpireTime:
+		return SettleResult{Expires: toldInstant(r.ExpireTime)}
+	case *pb.BatchSettleResult_Error:
+		return SettleResult{Err: wire.BatchErrorFromProto(r.Error, key.Operation)}
+	default:
+		return SettleResult{Err: fmt.Errorf("batch settle: item %d has no result that this version knows", i)}
+	}
 }
 
 func settlementToProto(s Settlement) *pb.Settlement {

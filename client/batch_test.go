@@ -38,6 +38,9 @@ func (f *fake) BatchBegin(ctx context.Context, req *pb.BatchBeginRequest) (*pb.B
 		} else {
 			item.Result = &pb.BatchBeginResult_Response{Response: answer}
 		}
+		if err := f.itemRefusal(r.GetKey()); err != nil {
+			item.Result = &pb.BatchBeginResult_Error{Error: batchError(err)}
+		}
 		if f.batchAnswers > 0 && proto.Size(item) > f.batchAnswers {
 			item.Result = &pb.BatchBeginResult_Error{Error: batchError(refuse(ctx, oncekeeper.ErrAskAlone, ""))}
 		}
@@ -61,12 +64,29 @@ func (f *fake) BatchSettle(ctx context.Context, req *pb.BatchSettleRequest) (*pb
 			r, err = f.Fail(ctx, s.GetFail())
 			item.Result = &pb.BatchSettleResult_ExpireTime{ExpireTime: r.GetExpireTime()}
 		}
+		if refusal := f.itemRefusal(settledKey(s)); refusal != nil {
+			err = refusal
+		}
 		if err != nil {
 			item.Result = &pb.BatchSettleResult_Error{Error: batchError(err)}
 		}
 		resp.Results = append(resp.Results, item)
 	}
 	return resp, nil
+}
+
+func settledKey(s *pb.Settlement) *pb.Key {
+	if s.GetComplete() != nil {
+		return s.GetComplete().GetKey()
+	}
+	return s.GetFail().GetKey()
+}
+
+func (f *fake) itemRefusal(key *pb.Key) error {
+	if f.refuseItem == nil {
+		return nil
+	}
+	return f.refuseItem(wire.KeyFromProto(key))
 }
 
 func TestABatchGivesEachItemItsOwnAnswer(t *testing.T) {

@@ -92,6 +92,15 @@ func crashed(p *receipt.Permit) carried {
 
 // use looks, asks and runs, as far as there is need.
 func (c *Client) use(ctx context.Context, req Request, r *receipts, a *Attempt, p *receipt.Permit, run func(context.Context, *Attempt) Ended) carried {
+	if done, runs := c.beforeRun(ctx, req, r, a); !runs {
+		return done
+	}
+	return c.runIt(a, p, req.MaxRunTime, run)
+}
+
+// beforeRun looks and asks, as far as there is need, and says whether the attempt is
+// to run; where it is not, how its grant is used.
+func (c *Client) beforeRun(ctx context.Context, req Request, r *receipts, a *Attempt) (done carried, runs bool) {
 	asked := steps.Asked{Said: steps.Granted, Number: a.number, Takeover: a.takeover, Receipts: r != nil, Reconciles: req.Reconcile != nil}
 	step := steps.First(asked)
 	var row *receipt.Receipt
@@ -108,26 +117,26 @@ func (c *Client) use(ctx context.Context, req Request, r *receipts, a *Attempt, 
 		step = steps.AfterAsk(asked.Said, steps.Told(found))
 	}
 	if step == steps.Run && a.ctx.Err() != nil {
-		return carried{notRun: true, ended: notRunEnding(), err: fmt.Errorf("begin: %w", context.Cause(a.ctx))}
+		return carried{notRun: true, ended: notRunEnding(), err: fmt.Errorf("begin: %w", context.Cause(a.ctx))}, false
 	}
 	switch step {
 	case steps.Run:
-		return c.runIt(a, p, req.MaxRunTime, run)
+		return carried{}, true
 	case steps.CompleteFound:
-		return carried{ended: Ended{As: oncekeeper.SettledComplete, Response: row.Response}, applied: true, outcome: outcomeOf(row)}
+		return carried{ended: Ended{As: oncekeeper.SettledComplete, Response: row.Response}, applied: true, outcome: outcomeOf(row)}, false
 	case steps.CompleteTold:
 		return carried{ended: Ended{As: oncekeeper.SettledComplete, Response: told}, outcome: &oncekeeper.Outcome{
 			Response: told, Origin: oncekeeper.OriginAttempt, Token: a.token, Attempt: a.number,
-		}}
+		}}, false
 	case steps.Refuse:
-		return carried{notRun: true, ended: notRunEnding(), refused: true}
+		return carried{notRun: true, ended: notRunEnding(), refused: true}, false
 	case steps.Unknown:
-		return carried{ended: Ended{As: oncekeeper.SettledUnknown, Status: StatusOf(errCannotTell)}, err: cannotTell()}
+		return carried{ended: Ended{As: oncekeeper.SettledUnknown, Status: StatusOf(errCannotTell)}, err: cannotTell()}, false
 	default:
 		if failed == nil {
 			failed = &unproven{what: "look at the receipt", says: errFloored}
 		}
-		return carried{notRun: true, ended: notRunEnding(), err: failed}
+		return carried{notRun: true, ended: notRunEnding(), err: failed}, false
 	}
 }
 
@@ -136,10 +145,18 @@ func (c *Client) use(ctx context.Context, req Request, r *receipts, a *Attempt, 
 var errFloored = errors.New("the receipt is closed to this attempt: a later one has the key, or the service's clock is behind an earlier one's")
 
 func (c *Client) runIt(a *Attempt, p *receipt.Permit, maxRunTime time.Duration, run func(context.Context, *Attempt) Ended) carried {
-	e := a.call(p, maxRunTime, run)
+	return c.carriedBy(a, p, a.call(p, maxRunTime, run))
+}
+
+// carriedBy is how a grant was used whose function returned, and says that it ended
+// as e.
+func (c *Client) carriedBy(a *Attempt, p *receipt.Permit, e Ended) carried {
 	if applied := p.Applied(); applied != nil {
 		c.stats.applied.Add(1)
 		return carried{ran: true, applied: true, ended: Ended{As: oncekeeper.SettledComplete, Response: applied}}
+	}
+	if why := a.notRunFor(); why != nil {
+		return carried{notRun: true, ended: notRunEnding(), err: why}
 	}
 	return carried{ran: true, ended: e}
 }

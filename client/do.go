@@ -112,50 +112,78 @@ func WithReconcile[T any](f func(ctx context.Context, q Question) (Finding, T, e
 // the wait ended; oncekeeper.ErrUnresolved where the key is held; and Run's
 // errors.
 func Do[T any](ctx context.Context, keeper *Client, key oncekeeper.Key, fn func(ctx context.Context, a *Attempt) (T, error), opts ...DoOption) (T, error) {
-	var none, value T
+	d, err := doingOf[T](key, opts)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	result, err := keeper.Run(ctx, d.request, func(ctx context.Context, a *Attempt) Ended {
+		value, failure := fn(ctx, a)
+		return d.ended(ctx, a, value, failure)
+	})
+	return d.answer(result, err)
+}
+
+// doing is one Do, or one item of a DoBatch.
+type doing[T any] struct {
+	request Request
+	codec   Codec[T]
+	// value and failure are what fn gave.
+	value   T
+	failure error
+}
+
+func doingOf[T any](key oncekeeper.Key, opts []DoOption) (*doing[T], error) {
 	d := doConfig{request: Request{Key: key, Wait: WaitForContext}, codec: DefaultCodec[T]()}
 	for _, opt := range opts {
 		opt(&d)
 	}
 	codec, ok := d.codec.(Codec[T])
 	if !ok {
-		return none, fmt.Errorf("oncekeeper: the codec given is a %T, which is no codec of %T", d.codec, none)
+		var none T
+		return nil, fmt.Errorf("oncekeeper: the codec given is a %T, which is no codec of %T", d.codec, none)
 	}
 	if d.request.Receipts != nil {
 		d.request.Codec = receiptCodec[T]{codec}
 	}
 	if err := setReconcile(&d, codec); err != nil {
-		return none, err
+		return nil, err
 	}
-	var failure error
-	result, err := keeper.Run(ctx, d.request, func(ctx context.Context, a *Attempt) Ended {
-		value, failure = fn(ctx, a)
-		if failure != nil {
-			return endedBy(failure)
-		}
-		var kept *oncekeeper.Response
-		kept, value = encode(ctx, a, codec, value)
-		return Ended{As: oncekeeper.SettledComplete, Response: kept}
-	})
+	return &doing[T]{request: d.request, codec: codec}, nil
+}
+
+// ended notes what fn gave, and gives how its attempt ended.
+func (d *doing[T]) ended(ctx context.Context, a *Attempt, value T, failure error) Ended {
+	if d.value, d.failure = value, failure; failure != nil {
+		return endedBy(failure)
+	}
+	var kept *oncekeeper.Response
+	kept, d.value = encode(ctx, a, d.codec, value)
+	return Ended{As: oncekeeper.SettledComplete, Response: kept}
+}
+
+// answer is what the caller gets, by what Run gave.
+func (d *doing[T]) answer(result Result, err error) (T, error) {
+	var none T
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		// What fn said of itself may not be what counts.
 		return none, err
-	case err != nil && failure != nil:
-		return none, errors.Join(told(failure), err)
+	case err != nil && d.failure != nil:
+		return none, errors.Join(told(d.failure), err)
 	case err != nil:
 		return none, err
 	case result.Receipt:
-		return decode(codec, result.Ended.Response)
+		return decode(d.codec, result.Ended.Response)
 	case result.Outcome != nil || !result.Ran:
-		return replay(key, result, codec)
-	case failure != nil && errors.Is(failure, oncekeeper.ErrFenced) && (result.Outage == OutageReceiptsOnly || d.request.Receipts != nil && oncekeeper.IsRolledBack(failure)):
+		return replay(d.request.Key, result, d.codec)
+	case d.failure != nil && errors.Is(d.failure, oncekeeper.ErrFenced) && (result.Outage == OutageReceiptsOnly || d.request.Receipts != nil && oncekeeper.IsRolledBack(d.failure)):
 		// The receipt's word, and not the service's: there may be no later attempt.
-		return none, &unproven{what: "run", says: errFloored, cause: told(failure)}
-	case failure != nil:
-		return none, told(failure)
+		return none, &unproven{what: "run", says: errFloored, cause: told(d.failure)}
+	case d.failure != nil:
+		return none, told(d.failure)
 	default:
-		return value, nil
+		return d.value, nil
 	}
 }
 

@@ -3,7 +3,8 @@
 //
 // Start at Do. Run is the same without types, for guards. The methods named
 // after calls of the service (Begin, Renew, Settle, Get and the batches) are for
-// callers that hold attempts in their own way.
+// callers that hold attempts in their own way. DoBatch and DoEach are Do for a consumer
+// that has many keys at once, and RunBatch is Run.
 //
 // Where an operation's effect is in a database of the caller's own, its function
 // calls InTx (client/receipt/pgxreceipt, sqlreceipt), and Do is given the same

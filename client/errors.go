@@ -28,6 +28,10 @@ var (
 	// ErrNested: a key was asked for inside its own function, where it would wait
 	// for itself.
 	ErrNested = errors.New("oncekeeper: the key is being run by this very call")
+	// ErrNotRun: an item of a batch was granted, its function did nothing of it, and the
+	// grant was given back, counted as no attempt. It comes with the cause of the end
+	// of the caller's context, where that is why.
+	ErrNotRun = errors.New("oncekeeper: the item was not run, and is as it was: ask again")
 	// ErrUndecodable: an outcome is there, and it is not of the type asked for.
 	ErrUndecodable = errors.New("oncekeeper: the stored response does not fit the type asked for")
 )

@@ -44,6 +44,8 @@ type fake struct {
 	declineToHold bool
 	// batchAnswers, where set, is the largest answer that a batch gives.
 	batchAnswers int
+	// refuseItem, where set, gives what an item of a batch is told once it is applied.
+	refuseItem func(key oncekeeper.Key) error
 	// answer, where set, is what every Begin gets.
 	answer *pb.BeginResponse
 	// fails are the retentions that failures were settled with.

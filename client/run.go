@@ -180,20 +180,30 @@ func (c *Client) newAttempt(ctx context.Context, req Request, g *Grant, l *lease
 // around this one has a permit gives this one none. The function's context ends
 // when call does, however that is.
 func (a *Attempt) call(p *receipt.Permit, maxRunTime time.Duration, run func(context.Context, *Attempt) Ended) Ended {
+	ctx, over := a.start(p, maxRunTime)
+	defer over()
+	return run(ctx, a)
+}
+
+// start gives the context of the attempt's function, and what to call when that is
+// over.
+func (a *Attempt) start(p *receipt.Permit, maxRunTime time.Duration) (ctx context.Context, over func()) {
 	if maxRunTime <= 0 {
 		maxRunTime = DefaultMaxRunTime
 	}
 	timer := a.client.clock.AfterFunc(maxRunTime, func() { a.lose(ErrRunTime) })
-	defer func() {
+	return withPermit(a.ctx, p), func() {
 		a.setReturned()
 		timer.Stop()
 		a.lose(errOver)
-	}()
-	ctx := a.ctx
-	if p != nil || receipt.PermitFrom(ctx) != nil {
-		ctx = receipt.WithPermit(ctx, p)
 	}
-	return run(ctx, a)
+}
+
+func withPermit(ctx context.Context, p *receipt.Permit) context.Context {
+	if p == nil && receipt.PermitFrom(ctx) == nil {
+		return ctx
+	}
+	return receipt.WithPermit(ctx, p)
 }
 
 var settlementNames = map[oncekeeper.Settlement]string{

@@ -108,13 +108,18 @@ func failToProto(s Settlement) *pb.FailRequest {
 // settleAttempt settles what ran, whatever has become of ctx, for no longer than
 // the settle time-out.
 func (c *Client) settleAttempt(ctx context.Context, a *Attempt, end conclusion) error {
+	return c.settleWhole(ctx, settlementOf(a, end), c.settleTimeout)
+}
+
+// settlementOf is how an attempt is settled that ended as end.
+func settlementOf(a *Attempt, end conclusion) Settlement {
 	resource := a.resourceSet()
 	if end.Found {
 		resource = "" // the receipt has its own
 	}
-	return c.settleWhole(ctx, Settlement{
+	return Settlement{
 		Key: a.key, Token: a.token, Ended: fit(end.ended, a.limit, resource), Retention: end.retention, NotRun: end.notRun,
-	}, c.settleTimeout)
+	}
 }
 
 // settleWhole settles whatever has become of ctx, for no longer than limit. What

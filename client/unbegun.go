@@ -88,9 +88,9 @@ func (c *Client) answerUnbegun(ctx context.Context, req Request, r *receipts, u 
 	case steps.Release:
 		return c.settleHeld(ctx, req, r, u, carried{ended: Ended{As: oncekeeper.SettledRetryable, Status: StatusOf(errDidNotHappen)}})
 	case steps.RunBare:
-		return c.runWithout(ctx, req, r, OutageReceiptsOnly, run), nil
+		return c.runWithout(ctx, req, r, OutageReceiptsOnly, run)
 	case steps.RunOpen:
-		return c.runWithout(ctx, req, nil, OutageOpen, run), nil
+		return c.runWithout(ctx, req, nil, OutageOpen, run)
 	case steps.Refuse:
 		return Result{}, r.mismatch()
 	case steps.Unavailable:
@@ -142,7 +142,7 @@ func (c *Client) settleHeld(ctx context.Context, req Request, r *receipts, u unb
 
 // runWithout runs where the service gave no verdict: under the receipt alone, or
 // where r is nil unguarded. Nothing is settled.
-func (c *Client) runWithout(ctx context.Context, req Request, r *receipts, mode Outage, run func(context.Context, *Attempt) Ended) Result {
+func (c *Client) runWithout(ctx context.Context, req Request, r *receipts, mode Outage, run func(context.Context, *Attempt) Ended) (Result, error) {
 	counted, how := &c.stats.outageOpen, "unguarded"
 	if mode == OutageReceiptsOnly {
 		counted, how = &c.stats.outageReceipts, "under its receipt alone"
@@ -154,5 +154,8 @@ func (c *Client) runWithout(ctx context.Context, req Request, r *receipts, mode 
 	a.outage = mode
 	p := r.permit(a)
 	done := c.runIt(a, p, req.MaxRunTime, run)
-	return Result{Ran: true, Ended: done.ended, Receipt: done.applied, Outage: mode}
+	if done.notRun {
+		return Result{}, done.err
+	}
+	return Result{Ran: true, Ended: done.ended, Receipt: done.applied, Outage: mode}, nil
 }
