@@ -18,6 +18,8 @@ type round struct {
 	now    oncekeeper.Instant
 	seen   map[oncekeeper.Key]*entry
 	writes []*entry
+	// scratch is what encodings are made in, for as long as the round lasts.
+	scratch []byte
 	// read is how many bytes of records the round holds.
 	read int
 	// free is how much of the disk is, asked once a round.
@@ -29,6 +31,7 @@ type round struct {
 // entry is a record as the round found it and as it leaves it; nil for none.
 type entry struct {
 	key           oncekeeper.Key
+	recordKey     []byte
 	before, after *oncekeeper.KeyRecord
 	encoded       []byte // after
 	written       bool
@@ -60,7 +63,7 @@ func (s *Store) commitRound(batch []queued) (ran int, err error) {
 	if f := s.failure.Load(); f != nil {
 		return len(batch), f.err
 	}
-	r := &round{store: s, now: s.clock.now(), seen: make(map[oncekeeper.Key]*entry, len(batch))}
+	r := &round{store: s, now: s.clock.now(), seen: make(map[oncekeeper.Key]*entry, len(batch)), scratch: s.scratch[:0]}
 	err = s.guarded(func() error {
 		for ran < len(batch) && (ran == 0 || r.read < maxRoundRead) {
 			ran++
@@ -68,21 +71,39 @@ func (s *Store) commitRound(batch []queued) (ran int, err error) {
 		}
 		return r.commit()
 	})
+	if s.scratch = r.scratch; cap(s.scratch) > maxScratch {
+		s.scratch = nil
+	}
 	return ran, err
 }
+
+// maxScratch bounds what one round leaves to the next.
+const maxScratch = 4 << 20
 
 // get gives the record of key as the round sees it.
 func (r *round) get(key oncekeeper.Key) (*oncekeeper.KeyRecord, error) {
 	if e, ok := r.seen[key]; ok {
 		return e.after, nil
 	}
-	rec, size, err := readRecord(r.store.db, key)
-	if err != nil {
-		return nil, r.store.unavailable("reading a record", err)
+	at := r.recordKey(key)
+	rec := r.store.pending.get(key)
+	if rec == nil {
+		var size int
+		var err error
+		if rec, size, err = readRecord(r.store.db, key, at); err != nil {
+			return nil, r.store.unavailable("reading a record", err)
+		}
+		r.read += size
 	}
-	r.read += size
-	r.seen[key] = &entry{key: key, before: rec, after: rec}
+	r.seen[key] = &entry{key: key, recordKey: at, before: rec, after: rec}
 	return rec, nil
+}
+
+// recordKey is where the record of key lies, in the round's scratch.
+func (r *round) recordKey(key oncekeeper.Key) []byte {
+	from := len(r.scratch)
+	r.scratch = appendRecordKey(r.scratch, key)
+	return r.scratch[from:len(r.scratch):len(r.scratch)]
 }
 
 // put replaces the record of key, which the round has read, where so much of the
@@ -94,10 +115,12 @@ func (r *round) put(key oncekeeper.Key, rec *oncekeeper.KeyRecord, room uint64) 
 	e := r.seen[key]
 	var encoded []byte
 	if rec != nil {
-		var err error
-		if encoded, err = codec.Append(nil, rec); err != nil {
+		from := len(r.scratch)
+		grown, err := codec.Append(r.scratch, rec)
+		if err != nil {
 			return r.store.unavailable("writing a record", err)
 		}
+		r.scratch, encoded = grown, grown[from:len(grown):len(grown)]
 	}
 	e.after, e.encoded = rec, encoded
 	if !e.written {
@@ -125,10 +148,8 @@ func (r *round) commit() error {
 		return nil
 	}
 	b := r.store.db.NewBatch()
-	for _, e := range r.writes {
-		if err := e.writeTo(b); err != nil {
-			return r.store.fail(errors.Join(err, b.Close()))
-		}
+	if err := r.writeTo(b); err != nil {
+		return r.store.fail(errors.Join(err, b.Close()))
 	}
 	var moment [8]byte
 	binary.BigEndian.PutUint64(moment[:], uint64(r.now))
@@ -139,6 +160,9 @@ func (r *round) commit() error {
 	if err := r.store.db.Apply(b, pebble.Sync); err != nil {
 		return r.store.fail(err)
 	}
+	for _, e := range r.writes {
+		r.store.pending.follow(e.key, e.after)
+	}
 	r.store.counters.committed(len(r.writes), r.store.cfg.Clock.Monotonic()-since)
 	if err := b.Close(); err != nil {
 		return r.store.fail(err)
@@ -146,29 +170,59 @@ func (r *round) commit() error {
 	return nil
 }
 
-// writeTo brings the record and its index entries to what they are after.
-func (e *entry) writeTo(b *pebble.Batch) error {
-	was, is := indexEntries(e.before), indexEntries(e.after)
-	for i := range was {
-		if was[i] == is[i] {
-			continue
-		}
-		if was[i].at != 0 && was[i].at != is[i].at {
-			if err := b.Delete(indexKey(was[i].space, was[i].at, e.key), nil); err != nil {
-				return err
-			}
-		}
-		if is[i].at != 0 {
-			if err := b.Set(indexKey(is[i].space, is[i].at, e.key), is[i].value(), nil); err != nil {
+// writeTo brings records and their index entries to what they are after the round.
+// One space follows the other, since neighbours are cheaper to write one after the
+// other: the entries of a round lie beside each other in an index.
+func (r *round) writeTo(b *pebble.Batch) error {
+	for space := range indexes {
+		for _, e := range r.writes {
+			if err := r.writeIndex(b, e, space); err != nil {
 				return err
 			}
 		}
 	}
-	if e.after == nil {
-		return b.Delete(recordKey(e.key), nil)
+	for _, e := range r.writes {
+		if err := e.writeRecord(b); err != nil {
+			return err
+		}
 	}
-	return b.Set(recordKey(e.key), e.encoded, nil)
+	return nil
 }
+
+func (r *round) writeIndex(b *pebble.Batch, e *entry, index int) error {
+	was, is := indexEntries(e.before)[index], indexEntries(e.after)[index]
+	if was == is {
+		return nil
+	}
+	if was.at != 0 && was.at != is.at {
+		if err := b.Delete(r.indexKey(was, e), nil); err != nil {
+			return err
+		}
+	}
+	if is.at == 0 {
+		return nil
+	}
+	return b.Set(r.indexKey(is, e), is.value(), nil)
+}
+
+// indexKey is good until the next one, in the round's scratch.
+func (r *round) indexKey(at indexEntry, e *entry) []byte {
+	from := len(r.scratch)
+	r.scratch = append(appendInstant(r.scratch, at.space, at.at), e.recordKey[1:]...)
+	key := r.scratch[from:]
+	r.scratch = r.scratch[:from]
+	return key
+}
+
+func (e *entry) writeRecord(b *pebble.Batch) error {
+	if e.after == nil {
+		return b.Delete(e.recordKey, nil)
+	}
+	return b.Set(e.recordKey, e.encoded, nil)
+}
+
+// indexes is how many there are.
+const indexes = 2
 
 type indexEntry struct {
 	space byte
@@ -185,8 +239,8 @@ func (e indexEntry) value() []byte {
 }
 
 // indexEntries gives where rec stands in the indexes; at 0 for nowhere.
-func indexEntries(rec *oncekeeper.KeyRecord) [2]indexEntry {
-	entries := [2]indexEntry{{space: spaceExpiry}, {space: spacePending}}
+func indexEntries(rec *oncekeeper.KeyRecord) [indexes]indexEntry {
+	entries := [indexes]indexEntry{{space: spaceExpiry}, {space: spacePending}}
 	if rec == nil {
 		return entries
 	}
@@ -199,9 +253,10 @@ func indexEntries(rec *oncekeeper.KeyRecord) [2]indexEntry {
 	return entries
 }
 
-// readRecord gives the record of key, nil for none, and its size on disk.
-func readRecord(from pebble.Reader, key oncekeeper.Key) (*oncekeeper.KeyRecord, int, error) {
-	value, closer, err := from.Get(recordKey(key))
+// readRecord gives the record of key, which lies at recordKey, nil for none, and its
+// size on disk.
+func readRecord(from pebble.Reader, key oncekeeper.Key, recordKey []byte) (*oncekeeper.KeyRecord, int, error) {
+	value, closer, err := from.Get(recordKey)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, 0, nil
 	}

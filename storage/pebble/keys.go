@@ -3,6 +3,7 @@ package pebble
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/oncekeeper/oncekeeper"
 )
@@ -46,6 +47,9 @@ func appendPart(dst []byte, part string) []byte {
 }
 
 func appendEscaped(dst []byte, part string) []byte {
+	if strings.IndexByte(part, escape) < 0 {
+		return append(dst, part...)
+	}
 	for i := range len(part) {
 		dst = append(dst, part[i])
 		if part[i] == escape {
@@ -94,14 +98,20 @@ func cutPart(src []byte) (part string, rest []byte, err error) {
 	return "", nil, errBadKey
 }
 
-func recordKey(k oncekeeper.Key) []byte {
-	return appendKey(append(make([]byte, 0, 64), spaceRecord), k)
+func recordKey(k oncekeeper.Key) []byte { return appendRecordKey(make([]byte, 0, 64), k) }
+
+func appendRecordKey(dst []byte, k oncekeeper.Key) []byte {
+	return appendKey(append(dst, spaceRecord), k)
 }
 
 func indexKey(space byte, at oncekeeper.Instant, k oncekeeper.Key) []byte {
-	dst := append(make([]byte, 0, 72), space)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(at))
-	return appendKey(dst, k)
+	return appendKey(appendInstant(make([]byte, 0, 72), space, at), k)
+}
+
+// appendInstant begins an index entry; the record's key follows, as in recordKey
+// behind its space.
+func appendInstant(dst []byte, space byte, at oncekeeper.Instant) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, space), uint64(at))
 }
 
 // instantEnd is where in an index entry the moment ends and the key begins.

@@ -73,7 +73,7 @@ func recordAt(view *pebble.Snapshot, iter *pebble.Iterator, order storage.Order)
 		if err != nil {
 			return nil, err
 		}
-		rec, _, err := readRecord(view, key)
+		rec, _, err := readRecord(view, key, recordKey(key))
 		return rec, err
 	}
 	key, err := decodeKey(iter.Key()[1:])

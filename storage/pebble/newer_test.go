@@ -72,11 +72,12 @@ func (s *Store) putNewer(t *testing.T, before, after *oncekeeper.KeyRecord) {
 		t.Fatal(err)
 	}
 	b := s.db.NewBatch()
-	e := entry{key: after.Key, before: before, after: after, encoded: encoded}
-	if err := e.writeTo(b); err != nil {
+	r := round{writes: []*entry{{key: after.Key, recordKey: recordKey(after.Key), before: before, after: after, encoded: encoded}}}
+	if err := r.writeTo(b); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Commit(pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
+	s.pending = pendingRecords{} // it was another process
 }

@@ -63,6 +63,9 @@ type Store struct {
 	queue  queue
 	done   chan struct{} // the committer has ended
 	swept  sweptTo
+	// pending and scratch are the committer's alone.
+	pending pendingRecords
+	scratch []byte
 
 	// beforeDelete is a test's: between a sweep's choice and its delete.
 	beforeDelete func()

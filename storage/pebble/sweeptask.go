@@ -66,7 +66,7 @@ func (t *sweepTask) delete(r *round, iter *pebble.Iterator, c candidate) error {
 		if !iter.SeekGE(c.entry) || !bytes.Equal(iter.Key(), c.entry) {
 			return nil
 		}
-		r.seen[c.key] = &entry{key: c.key, before: settledAs(c)}
+		r.seen[c.key] = &entry{key: c.key, recordKey: r.recordKey(c.key), before: settledAs(c)}
 	} else {
 		rec, err := r.get(c.key)
 		if err != nil || rec == nil || !lifecycle.Gone(rec, r.now.Add(-t.query.Grace)) {
