@@ -68,19 +68,12 @@ func (f *fields) keyPart(path, part string, limit int) {
 		f.refuse(path, "is not valid UTF-8")
 	case hasControl(part):
 		f.refuse(path, "has a control character")
-	case unicode.Is(unicode.White_Space, first) || unicode.Is(unicode.White_Space, last):
+	case unicode.IsSpace(first) || unicode.IsSpace(last):
 		f.refuse(path, "has white space at an end")
 	}
 }
 
-func hasControl(s string) bool {
-	for _, r := range s {
-		if unicode.Is(unicode.Cc, r) {
-			return true
-		}
-	}
-	return false
-}
+func hasControl(s string) bool { return strings.IndexFunc(s, unicode.IsControl) >= 0 }
 
 // text is a string that people and databases read: bounded, with no control
 // characters.

@@ -66,6 +66,7 @@ func (c *serveCmd) Validate() error {
 }
 
 func (c *serveCmd) Run(ctx context.Context, term console, logs *logFlags) error {
+	defer giveRoom()()
 	log := logs.logger(term.err)
 	files := &reloader{clock: clock.System, log: log}
 	policies, err := c.livePolicy(ctx, files)
