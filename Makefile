@@ -56,6 +56,23 @@ bench: modules ## Run the benchmarks (BENCH=regexp BENCH_COUNT=10 PACKAGES=./sto
 bench-compare: bin/benchstat ## Compare two saved outputs of bench (OLD=file NEW=file)
 	bin/benchstat $(OLD) $(NEW)
 
+# Where the stores of growth lie, which all go again, and what grows.
+GROWTH_DIR ?= bin/growth
+GROWTH ?= callers response tenants keys
+
+.PHONY: growth
+growth: build ## Measure how cost grows, check it, and plot it in docs/performance/ (20 minutes, 15 GB of disk, a quiet machine; GROWTH=keys)
+	short=0; for by in $(GROWTH); do \
+		bin/oncekeeper growth $$by --store pebble:$(GROWTH_DIR) --check --json > bin/growth-$$by.json || short=1; \
+		if [ -s bin/growth-$$by.json ]; then mv bin/growth-$$by.json docs/performance/$$by.json; fi; \
+	done; \
+	$(MAKE) plots; \
+	exit $$short
+
+.PHONY: plots
+plots: ## Draw docs/performance/*.svg from the reports beside them
+	go run ./internal/plots docs/performance/*.json
+
 .PHONY: sweep-proof
 sweep-proof: modules postgres ## Sweep two million records under load on each store (half an hour, 10 GB of disk, a quiet machine)
 	ONCEKEEPER_SWEEP_RECORDS=2000000 go test -run '^$$' -bench UnderLoad -benchtime 1x -v -timeout 90m ./scenarios/sweeping

@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/oncekeeper/oncekeeper/internal/bench"
 )
@@ -62,39 +57,36 @@ func (c *benchCmd) Validate() error {
 
 func (c *benchCmd) config() bench.Config {
 	return bench.Config{
-		Callers: c.Callers, ResponseBytes: c.Response, Keys: c.Keys, Tenants: c.Tenants, Slice: c.Slice, Rounds: c.Rounds,
-		Progress: func(string) {},
+		Callers: c.Callers, ResponseBytes: c.Response, Keys: c.Keys, Tenants: c.Tenants,
+		Turns: bench.Turns{Slice: c.Slice, Rounds: c.Rounds, Progress: func(string) {}},
 	}
 }
 
 func (c *benchCmd) Run(ctx context.Context, term console) (err error) {
 	cfg := c.config()
-	if isTerminal(term.err) {
-		cfg.Progress = func(what string) { _, _ = fmt.Fprintf(term.err, "\r\x1b[K%s", what) }
-		defer func() { _, _ = fmt.Fprint(term.err, "\r\x1b[K") }()
-	}
+	var end func()
+	cfg.Progress, end = progressOn(term)
+	defer end()
 	where := "the service at " + c.Address
 	if !c.Target {
-		measured, err := startMeasured(ctx, c.Store, c.Callers)
+		measured, err := startMeasured(ctx, c.Store)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, measured.remove()) }()
-		where, cfg.ServerPID, cfg.Plain = measured.where, measured.pid(), measured.plain
+		if cfg.Plain, err = measured.place.openPlain(ctx, c.Callers); err != nil {
+			return err
+		}
+		where, cfg.ServerPID = measured.place.where, measured.pid()
 		// It is on this machine, and asks nobody who they are.
 		c.remote = remote{Address: measured.address, Timeout: c.Timeout}
 	}
-	for range c.Connections {
-		conn, err := c.dial()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		cfg.Conns = append(cfg.Conns, conn)
-	}
-	if err := c.reachable(ctx, cfg.Conns); err != nil {
+	conns, closeAll, err := c.connect(ctx, c.Connections)
+	if err != nil {
 		return err
 	}
+	defer closeAll()
+	cfg.Conns = conns
 	report, err := bench.Run(ctx, cfg)
 	if err != nil {
 		return err
@@ -103,29 +95,8 @@ func (c *benchCmd) Run(ctx context.Context, term console) (err error) {
 	return c.print(term, report)
 }
 
-// reachable has every connection up before anything is measured.
-func (c *benchCmd) reachable(ctx context.Context, conns []*grpc.ClientConn) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	for _, conn := range conns {
-		conn.Connect()
-		for state := conn.GetState(); state.String() != "READY"; state = conn.GetState() {
-			if !conn.WaitForStateChange(ctx, state) {
-				return fmt.Errorf("no answer from %s within %v: is the service running there?", c.Address, c.Timeout)
-			}
-		}
-	}
-	return nil
-}
-
 func (c *benchCmd) print(term console, report bench.Report) error {
-	if c.JSON {
-		to := json.NewEncoder(term.out)
-		to.SetIndent("", "  ")
-		if err := to.Encode(report); err != nil {
-			return err
-		}
-	} else if err := report.Print(term.out); err != nil {
+	if err := printReport(term, c.JSON, report); err != nil {
 		return err
 	}
 	if !c.Check {
@@ -134,8 +105,5 @@ func (c *benchCmd) print(term console, report bench.Report) error {
 	if len(report.Ratios) == 0 {
 		return errors.New("there is nothing to check: the service answers no empty calls, and plain SQL was not measured")
 	}
-	if short := report.Short(); len(short) > 0 {
-		return errors.New(strings.Join(short, "; "))
-	}
-	return nil
+	return reached(report.Ratios)
 }

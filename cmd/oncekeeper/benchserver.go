@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/oncekeeper/oncekeeper/internal/bench"
 )
 
 // measuredStop bounds how long a service that was measured may take to stop.
@@ -24,24 +22,18 @@ const measuredStop = 30 * time.Second
 type measured struct {
 	process *exec.Cmd
 	address string
-	// where its records lie, in words, and what removes them.
-	where string
-	plain bench.PlainPair
-	clean func() error
+	place   *place
 }
 
 // startMeasured starts a process of this very binary that serves a store which is
 // not there yet.
-func startMeasured(ctx context.Context, store string, callers int) (*measured, error) {
+func startMeasured(ctx context.Context, store string) (*measured, error) {
 	place, err := makePlace(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	m := &measured{where: place.where, clean: place.remove}
+	m := &measured{place: place}
 	if err := m.start(ctx, place.store); err != nil {
-		return nil, errors.Join(err, m.remove())
-	}
-	if m.plain, err = place.openPlain(ctx, callers); err != nil {
 		return nil, errors.Join(err, m.remove())
 	}
 	return m, nil
@@ -84,17 +76,21 @@ func (m *measured) start(ctx context.Context, store string) error {
 
 func (m *measured) pid() int { return m.process.Process.Pid }
 
-// remove ends the service and leaves nothing of it.
-func (m *measured) remove() error {
-	var stopped error
-	if m.process != nil {
-		_ = m.process.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(measuredStop, func() { _ = m.process.Process.Kill() })
-		stopped = m.process.Wait()
-		late.Stop()
-		if stopped != nil {
-			stopped = fmt.Errorf("the service that was measured: %w", stopped)
-		}
+// stop ends the service and leaves its records.
+func (m *measured) stop() error {
+	if m.process == nil {
+		return nil
 	}
-	return errors.Join(stopped, m.clean())
+	process := m.process
+	m.process = nil
+	_ = process.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(measuredStop, func() { _ = process.Process.Kill() })
+	defer late.Stop()
+	if err := process.Wait(); err != nil {
+		return fmt.Errorf("the service that was measured: %w", err)
+	}
+	return nil
 }
+
+// remove ends the service and leaves nothing of it.
+func (m *measured) remove() error { return errors.Join(m.stop(), m.place.remove()) }

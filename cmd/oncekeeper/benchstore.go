@@ -21,6 +21,8 @@ import (
 // place is where the records of a measured service lie, and nothing else.
 type place struct {
 	store, where string
+	// dir of an embedded store.
+	dir string
 	// remove may be called once the service has stopped.
 	remove func() error
 	pg     *postgres.Plain
@@ -44,7 +46,7 @@ func makePlace(ctx context.Context, store string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{store: "pebble:" + own, where: "pebble:" + own, remove: func() error { return os.RemoveAll(own) }}, nil
+	return &place{store: "pebble:" + own, where: "pebble:" + own, dir: own, remove: func() error { return os.RemoveAll(own) }}, nil
 }
 
 // makeSchema makes a schema in a database, whose user may.

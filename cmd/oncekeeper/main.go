@@ -37,6 +37,7 @@ type cli struct {
 	Completion completionCmd `cmd:"" help:"Print what has a shell complete these commands."`
 	Complete   completeCmd   `cmd:"" hidden:"" help:"Print what may be typed next."`
 	Bench      benchCmd      `cmd:"" help:"Measure what a guarded call costs, as ratios."`
+	Growth     growthCmd     `cmd:"" help:"Measure how the cost of a call grows with keys, responses, callers or tenants."`
 	Version    versionCmd    `cmd:"" help:"Show the version."`
 
 	Log logFlags `embed:"" prefix:"log-"`

@@ -125,10 +125,12 @@ var rooms = []room{
 	// Loads on a service, by what its callers use; the plain alternative is given.
 	{
 		path:  "./internal/bench",
-		may:   []string{".", "./proto/...", "./client/..."},
+		may:   []string{".", "./clock", "./proto/...", "./client/..."},
 		third: []string{grpc, protobuf, "golang.org/x/sync/errgroup"},
 		never: databases,
 	},
+
+	{path: "./internal/plots", may: []string{"./internal/bench"}},
 
 	// Whatever puts the rooms together.
 	{path: "./oncetest/...", may: []string{"./..."}, third: []string{anything}, never: []string{"./cmd/..."}, tests: true},

@@ -33,7 +33,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		stages = stages[:1]
 	}
 	for _, callers := range stages {
-		results, err := w.stage(ctx, w.loads(callers, empty))
+		results, err := stage(ctx, cfg.Turns, w.loads(callers, empty))
 		if err != nil {
 			return Report{}, err
 		}
@@ -50,20 +50,18 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 
 // stage gives each load its slices: in every round each has one, and another goes
 // first. A slice before the first round is not counted.
-func (w *work) stage(ctx context.Context, loads []load) ([]Result, error) {
+func stage(ctx context.Context, turns Turns, loads []load) ([]Result, error) {
 	all := make([]*measured, len(loads))
 	for i, l := range loads {
 		all[i] = &measured{load: l}
-		warm := w.cfg
-		warm.Slice = min(w.cfg.Slice, 300*time.Millisecond)
-		if err := (&measured{load: l}).slice(ctx, warm); err != nil {
+		if err := (&measured{load: l}).slice(ctx, min(turns.Slice, 300*time.Millisecond)); err != nil {
 			return nil, err
 		}
 	}
-	for round := range w.cfg.Rounds {
-		w.cfg.Progress(fmt.Sprintf("round %d of %d, %d callers", round+1, w.cfg.Rounds, loads[0].callers))
+	for round := range turns.Rounds {
+		turns.Progress(fmt.Sprintf("round %d of %d, %d callers", round+1, turns.Rounds, loads[0].callers))
 		for i := range all {
-			if err := all[(round+i)%len(all)].slice(ctx, w.cfg); err != nil {
+			if err := all[(round+i)%len(all)].slice(ctx, turns.Slice); err != nil {
 				return nil, err
 			}
 		}

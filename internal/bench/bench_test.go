@@ -76,7 +76,7 @@ func TestRatiosAreOfTheLoadsThatWereMeasured(t *testing.T) {
 		if !slices.Equal(values, c.values) {
 			t.Errorf("%s: ratios %v, want %v", name, values, c.values)
 		}
-		if short := c.report.Short(); !slices.Equal(short, c.short) {
+		if short := Short(c.report.Ratios); !slices.Equal(short, c.short) {
 			t.Errorf("%s: short are %q, want %q", name, short, c.short)
 		}
 	}
@@ -87,7 +87,7 @@ func TestRatiosAreOfTheLoadsThatWereMeasured(t *testing.T) {
 }
 
 func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
-	good := Config{Callers: 1, Keys: 1, Tenants: 1, Slice: time.Second, Rounds: 1}
+	good := Config{Callers: 1, Keys: 1, Tenants: 1, Turns: Turns{Slice: time.Second, Rounds: 1}}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}

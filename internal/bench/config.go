@@ -43,6 +43,12 @@ type Config struct {
 	ResponseBytes int
 	// Keys are in the store before it is measured, over so many Tenants.
 	Keys, Tenants int
+
+	Turns
+}
+
+// Turns is for how long loads are measured.
+type Turns struct {
 	// Slice is how long a load has its turn, and Rounds how often.
 	Slice  time.Duration
 	Rounds int

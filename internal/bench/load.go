@@ -22,12 +22,20 @@ type load struct {
 	// callers do it at once, and each turn of one is so many units.
 	callers, units int
 	turn           func(ctx context.Context) error
+	// server is the process that answers, 0 for one elsewhere, and faults what it
+	// answered beside verdicts.
+	server int
+	faults *faults
+	// tried: who is told that the service is overloaded comes back, as callers do.
+	// Elsewhere it ends the run.
+	tried bool
 }
 
-// spread has calls take turns on connections.
+// spread has calls take turns on connections, and counts those that fail.
 type spread struct {
-	conns []*grpc.ClientConn
-	next  *atomic.Uint64
+	conns  []*grpc.ClientConn
+	next   *atomic.Uint64
+	faults *faults
 }
 
 func (s spread) conn() *grpc.ClientConn {
@@ -35,7 +43,9 @@ func (s spread) conn() *grpc.ClientConn {
 }
 
 func (s spread) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return s.conn().Invoke(ctx, method, args, reply, opts...)
+	err := s.conn().Invoke(ctx, method, args, reply, opts...)
+	s.faults.count(err)
+	return err
 }
 
 func (s spread) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -51,15 +61,17 @@ type work struct {
 	together *client.Client
 	// made counts the keys, and empties the empty calls.
 	made, empties atomic.Int64
-	digest, body  []byte
+	digest        []byte
+	bodies        bodies
+	faults        *faults
 }
 
 func newWork(cfg Config) *work {
-	conns := spread{conns: cfg.Conns, next: &atomic.Uint64{}}
+	conns := spread{conns: cfg.Conns, next: &atomic.Uint64{}, faults: &faults{}}
 	return &work{
 		cfg: cfg, space: newSpace(), service: pb.NewIdempotencyServiceClient(conns),
 		keeper: client.New(conns), together: client.New(conns, client.WithCoalescing()),
-		digest: []byte("0123456789abcdef0123456789abcdef"), body: make([]byte, cfg.ResponseBytes),
+		digest: []byte("0123456789abcdef0123456789abcdef"), bodies: newBodies(cfg.ResponseBytes), faults: conns.faults,
 	}
 }
 
@@ -80,7 +92,7 @@ func (w *work) request(key oncekeeper.Key) client.BeginRequest {
 
 func (w *work) settlement(key oncekeeper.Key, token int64) client.Settlement {
 	return client.Settlement{Key: key, Token: token, Ended: client.Ended{
-		As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{Body: w.body, ContentType: "application/octet-stream"},
+		As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{Body: w.bodies.next(), ContentType: "application/octet-stream"},
 	}}
 }
 
@@ -98,8 +110,11 @@ func (w *work) loads(callers int, empty bool) []load {
 	)
 	if w.cfg.Plain != nil {
 		loads = append(loads, load{name: Plain, callers: callers, units: 1, turn: func(ctx context.Context) error {
-			return w.cfg.Plain(ctx, fmt.Sprintf("%s-%d", w.space, w.made.Add(1)), w.body)
+			return w.cfg.Plain(ctx, fmt.Sprintf("%s-%d", w.space, w.made.Add(1)), w.bodies.next())
 		}})
+	}
+	for i := range loads {
+		loads[i].server, loads[i].faults = w.cfg.ServerPID, w.faults
 	}
 	return loads
 }
@@ -117,7 +132,7 @@ func (w *work) emptyCall(ctx context.Context) error {
 		return err
 	}
 	_, err := w.service.Complete(ctx, &pb.CompleteRequest{
-		Key: p, FencingToken: emptyToken, Response: &pb.StoredResponse{Body: w.body, ContentType: "application/octet-stream"},
+		Key: p, FencingToken: emptyToken, Response: &pb.StoredResponse{Body: w.bodies.next(), ContentType: "application/octet-stream"},
 	})
 	return err
 }
@@ -143,7 +158,7 @@ func (w *work) replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o := answer.Outcome; o == nil || len(o.Response.Body) != len(w.body) {
+	if o := answer.Outcome; o == nil || len(o.Response.Body) != w.cfg.ResponseBytes {
 		return fmt.Errorf("a completed key was not replayed, but %+v", answer)
 	}
 	return nil

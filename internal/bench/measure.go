@@ -2,11 +2,16 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // measured is what a load did in all its slices.
@@ -16,14 +21,15 @@ type measured struct {
 	latencies []time.Duration
 	server    usage
 	client    usage
+	failed    faultCount
 }
 
 // slice gives l its turn. The callers that are under way when it ends are waited
 // for, and count, as does the time.
-func (m *measured) slice(ctx context.Context, cfg Config) error {
-	server, client := use(cfg.ServerPID), use(os.Getpid())
+func (m *measured) slice(ctx context.Context, length time.Duration) error {
+	server, caller, faults := use(m.load.server), use(os.Getpid()), m.faults.now()
 	start := time.Now()
-	end := start.Add(cfg.Slice)
+	end := start.Add(length)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -32,11 +38,16 @@ func (m *measured) slice(ctx context.Context, cfg Config) error {
 			var latencies []time.Duration
 			err := func() error {
 				for now := time.Now(); now.Before(end); {
-					if err := m.turn(ctx); err != nil {
-						return err
-					}
+					err := m.turn(ctx)
 					then := now
 					now = time.Now()
+					if m.tried && errors.Is(err, oncekeeper.ErrOverloaded) {
+						comeBack(ctx, err, end)
+						continue
+					}
+					if err != nil {
+						return err
+					}
 					latencies = append(latencies, now.Sub(then))
 				}
 				return nil
@@ -49,11 +60,19 @@ func (m *measured) slice(ctx context.Context, cfg Config) error {
 	}
 	all.Wait()
 	m.took += time.Since(start)
-	m.server, m.client = m.server.plus(server()), m.client.plus(client())
+	m.server, m.client = m.server.plus(server()), m.client.plus(caller())
+	m.failed = m.failed.plus(m.faults.now().since(faults))
 	if failed != nil {
 		return fmt.Errorf("%s: %w", m.name, failed)
 	}
 	return nil
+}
+
+// comeBack waits for as long as the service asked who is told that it is overloaded,
+// and no longer than the slice.
+func comeBack(ctx context.Context, err error, end time.Time) {
+	pause, _ := client.RetryDelay(err)
+	_ = clock.Sleep(ctx, clock.System, min(pause, time.Until(end)))
 }
 
 // use gives what a process uses from now on, for who asks then. Where that is not
@@ -80,7 +99,8 @@ func (m *measured) result() Result {
 		PerSecond: units / m.took.Seconds(),
 		P50:       micros(quantile(m.latencies, 0.50)), P99: micros(quantile(m.latencies, 0.99)),
 		ServerCPU: micros(m.server.cpu) / units, ClientCPU: micros(m.client.cpu) / units,
-		Written: float64(m.server.written) / units,
+		Written:    float64(m.server.written) / units,
+		Overloaded: m.failed.overloaded, Failed: m.failed.others,
 	}
 }
 

@@ -36,6 +36,9 @@ type Result struct {
 	ServerCPU float64 `json:"serverCPUMicros"`
 	ClientCPU float64 `json:"clientCPUMicros"`
 	Written   float64 `json:"writtenBytes"`
+	// Overloaded calls were refused so, and Failed in any other way; each try counts.
+	Overloaded int64 `json:"overloaded,omitempty"`
+	Failed     int64 `json:"failed,omitempty"`
 }
 
 // Ratio compares two loads of one run.
@@ -56,9 +59,9 @@ func (r Ratio) Holds() bool {
 }
 
 // Short gives the ratios that fall short, in words.
-func (r Report) Short() []string {
+func Short(ratios []Ratio) []string {
 	var short []string
-	for _, ratio := range r.Ratios {
+	for _, ratio := range ratios {
 		if !ratio.Holds() {
 			short = append(short, fmt.Sprintf("%s is %.2f, %s %.2f", ratio.Name, ratio.Value, ratio.boundWord(), ratio.Bound))
 		}
@@ -120,9 +123,13 @@ func (r Report) Print(to io.Writer) error {
 			return err
 		}
 	}
+	return printRatios(to, r.Ratios)
+}
+
+func printRatios(to io.Writer, ratios []Ratio) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\nratio\tis\tto reach")
-	for _, ratio := range r.Ratios {
+	for _, ratio := range ratios {
 		verdict := ""
 		if !ratio.Holds() {
 			verdict = "\tSHORT"

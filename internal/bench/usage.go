@@ -63,3 +63,30 @@ func writtenOf(io []byte) (int64, error) {
 	}
 	return 0, errFormat
 }
+
+// memoryOf reads what of a process is resident, and the most that ever was.
+func memoryOf(pid int) (Memory, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Memory{}, err
+	}
+	return residentOf(status)
+}
+
+func residentOf(status []byte) (Memory, error) {
+	now, err1 := kibibytesOf(status, "VmRSS:")
+	peak, err2 := kibibytesOf(status, "VmHWM:")
+	return Memory{Now: now, Peak: peak}, errors.Join(err1, err2)
+}
+
+// kibibytesOf gives in bytes what a line says in kB.
+func kibibytesOf(status []byte, name string) (int64, error) {
+	for line := range bytes.Lines(status) {
+		fields := bytes.Fields(line)
+		if len(fields) == 3 && string(fields[0]) == name && string(fields[2]) == "kB" {
+			kib, err := strconv.ParseInt(string(fields[1]), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errFormat
+}
