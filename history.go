@@ -4,7 +4,7 @@ import "fmt"
 
 // Limits of what is kept of what a key went through. A record is read and written
 // whole, so they bound what a key that is tried for ever costs each attempt: about
-// 3 KiB, and 6 KiB with a long reason in every entry.
+// 4 KiB, and 7 KiB with a long reason in every entry.
 const (
 	// MaxHistory is how many entries a record keeps; the oldest goes first. What led
 	// to where a key stands is mostly its last few attempts.
@@ -37,6 +37,8 @@ type HistoryEntry struct {
 	// Principal is who began the attempt, or was the operator, as the server knows it;
 	// empty where anyone may call.
 	Principal string
+	// TraceParent is the W3C traceparent of the span in which the attempt was begun.
+	TraceParent string
 }
 
 // Started is when the attempt was granted; none for an operator's act. A token is a

@@ -25,6 +25,9 @@ type Outcome struct {
 	// Settled is when, and Expires until when it is replayed.
 	Settled Instant
 	Expires Instant
+	// TraceParent is the W3C traceparent of the span in which that attempt was begun;
+	// empty where it named none, or an operator said how it ended.
+	TraceParent string
 }
 
 // Response is what a completed operation answered, kept byte for byte.

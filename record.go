@@ -14,6 +14,8 @@ const (
 	MaxCheckpointBytes  = 4 << 10
 	// MaxPrincipalBytes bounds the name of who calls, which the server knows.
 	MaxPrincipalBytes = 128
+	// MaxTraceParentBytes is the length of a W3C traceparent, version 00.
+	MaxTraceParentBytes = 55
 )
 
 // StoredState is what is written of a record's state. Whether a pending record
@@ -99,6 +101,9 @@ type KeyRecord struct {
 	// Principal is who began the last attempt, as the server knows it; empty where
 	// anyone may call.
 	Principal string
+	// TraceParent is the W3C traceparent of the span in which the last attempt was
+	// begun; empty where its Begin named none. It decides nothing.
+	TraceParent string
 	// Checkpoint is what an attempt saved with Renew.
 	Checkpoint []byte
 
@@ -157,10 +162,14 @@ func (r *KeyRecord) LastOutcome() *Outcome {
 	if r.Response == nil && r.Status == nil {
 		return nil
 	}
-	return &Outcome{
+	o := &Outcome{
 		Response: r.Response, Status: r.Status, Origin: r.Origin,
 		Token: r.Token, Attempt: r.LastAttempt(), Settled: r.Settled, Expires: r.Expires,
 	}
+	if r.Origin != OriginOperator { // the last attempt's trace knows nothing of an operator's word
+		o.TraceParent = r.TraceParent
+	}
+	return o
 }
 
 // State is a record's state as read at a moment.

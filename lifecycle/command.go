@@ -24,6 +24,8 @@ type Begin struct {
 	Holder string
 	// Principal is who asks, as the server knows it. Empty: anyone may call.
 	Principal string
+	// TraceParent is the W3C traceparent of the span that asks. Empty: none.
+	TraceParent string
 	// Grant is what the attempt is given if it is granted.
 	Grant oncekeeper.Grant
 }

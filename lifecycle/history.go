@@ -53,7 +53,9 @@ func lastAttempt(rec *oncekeeper.KeyRecord, now oncekeeper.Instant) (oncekeeper.
 	if n := len(rec.History); rec.Origin == oncekeeper.OriginOperator || n > 0 && rec.History[n-1].Token == rec.Token {
 		return oncekeeper.HistoryEntry{}, false
 	}
-	entry := oncekeeper.HistoryEntry{Token: rec.Token, Attempt: rec.LastAttempt(), Holder: rec.Holder, Principal: rec.Principal, Ended: rec.Settled}
+	entry := oncekeeper.HistoryEntry{
+		Token: rec.Token, Attempt: rec.LastAttempt(), Holder: rec.Holder, Principal: rec.Principal, TraceParent: rec.TraceParent, Ended: rec.Settled,
+	}
 	if rec.Status != nil {
 		entry.Code, entry.Message = rec.Status.Code, cut(rec.Status.Message)
 	}

@@ -114,7 +114,7 @@ func grant(next *oncekeeper.KeyRecord, c Begin, now oncekeeper.Instant) *oncekee
 	next.Revision++
 	next.Attempt++
 	next.CallID = c.CallID
-	next.Holder, next.Principal = c.Holder, c.Principal
+	next.Holder, next.Principal, next.TraceParent = c.Holder, c.Principal, c.TraceParent
 	next.Granted = c.Grant
 	next.Last, next.NotRun = oncekeeper.SettledNot, false
 	next.Response, next.Status, next.Origin, next.Settled = nil, nil, 0, 0

@@ -29,6 +29,7 @@ func readBegin(f *fields, req *pb.BeginRequest, p policy.Policy) (lifecycle.Begi
 		FingerprintScheme: f.text("fingerprint_scheme", req.GetFingerprintScheme(), oncekeeper.MaxSchemeBytes),
 		CallID:            f.text("call_id", req.GetCallId(), oncekeeper.MaxCallIDBytes),
 		Holder:            f.text("holder", req.GetHolder(), oncekeeper.MaxHolderBytes),
+		TraceParent:       traceParent(req.GetTraceParent()),
 		Grant: p.Grant(policy.Ask{
 			Lease:       f.duration("lease", req.GetLease()),
 			Retention:   f.duration("retention", req.GetRetention()),
@@ -118,14 +119,15 @@ func beginAnswer(res storage.Result, waited time.Duration, p policy.Policy) *pb.
 	switch res.Verdict {
 	case lifecycle.Granted:
 		return &pb.BeginResponse{Result: &pb.BeginResponse_Grant{Grant: &pb.Grant{
-			FencingToken:     rec.Token,
-			Lease:            wire.DurationToProto(rec.LeaseEnd.Sub(res.Now)),
-			Waited:           wire.OptionalDurationToProto(waited),
-			LeaseExpireTime:  wire.InstantToProto(rec.LeaseEnd),
-			AttemptNumber:    rec.Attempt,
-			Takeover:         rec.Takeover,
-			Checkpoint:       rec.Checkpoint,
-			MaxResponseBytes: p.MaxResponseBytes,
+			FencingToken:        rec.Token,
+			Lease:               wire.DurationToProto(rec.LeaseEnd.Sub(res.Now)),
+			Waited:              wire.OptionalDurationToProto(waited),
+			LeaseExpireTime:     wire.InstantToProto(rec.LeaseEnd),
+			AttemptNumber:       rec.Attempt,
+			Takeover:            rec.Takeover,
+			Checkpoint:          rec.Checkpoint,
+			MaxResponseBytes:    p.MaxResponseBytes,
+			PreviousTraceParent: previousTrace(rec),
 		}}}
 	case lifecycle.Replayed:
 		return &pb.BeginResponse{Result: &pb.BeginResponse_Outcome{Outcome: wire.OutcomeToProto(rec.Outcome())}}
@@ -135,12 +137,14 @@ func beginAnswer(res storage.Result, waited time.Duration, p policy.Policy) *pb.
 			AttemptNumber: rec.Attempt,
 			Since:         wire.InstantToProto(lifecycle.UnknownSince(rec)),
 			Checkpoint:    rec.Checkpoint,
+			TraceParent:   rec.TraceParent,
 		}}}
 	default:
 		return &pb.BeginResponse{Result: &pb.BeginResponse_InProgress{InProgress: &pb.InProgress{
 			RetryDelay:      wire.DurationToProto(retryDelay(rec.LeaseEnd.Sub(res.Now))),
 			LeaseExpireTime: wire.InstantToProto(rec.LeaseEnd),
 			AttemptNumber:   rec.Attempt,
+			TraceParent:     rec.TraceParent,
 		}}}
 	}
 }

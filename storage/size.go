@@ -31,9 +31,9 @@ func (a *Answers) Add(cmd lifecycle.Command, rec *oncekeeper.KeyRecord, verdict 
 	return !a.Full()
 }
 
-// answerOverhead is of an answer beside its parts of any size: moments, numbers
-// and what encodes them.
-const answerOverhead = 256
+// answerOverhead is of an answer beside its parts of any size: moments, numbers, a
+// traceparent and what encodes them.
+const answerOverhead = 256 + oncekeeper.MaxTraceParentBytes
 
 // answerBytes is about how many bytes the answer to a Begin holds, and not fewer.
 func answerBytes(rec *oncekeeper.KeyRecord, verdict lifecycle.Verdict) int {

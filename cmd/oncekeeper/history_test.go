@@ -45,3 +45,21 @@ func TestGetShowsWhatAKeyWentThrough(t *testing.T) {
 		}
 	})
 }
+
+func TestGetShowsTheTraceOfTheLastAttempt(t *testing.T) {
+	keeper := atService(t, "memory:")
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	if _, err := keeper.Begin(t.Context(), &pb.BeginRequest{
+		Key: &pb.Key{Tenant: "demo", Operation: "pay", Id: "1"}, TraceParent: "00-" + trace + "-00f067aa0ba902b7-01",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, shown, stderr := command(t, "get", "demo", "pay", "1")
+	if !regexp.MustCompile(`(?m)^trace +` + trace + `$`).MatchString(shown) {
+		t.Errorf("the trace is not shown: %s\n%s", stderr, shown)
+	}
+	_, shown, _ = command(t, "get", "--json", "demo", "pay", "1")
+	if strings.Count(shown, trace) != 2 { // of the record, and of the attempt in its history
+		t.Errorf("as JSON it is\n%s", shown)
+	}
+}

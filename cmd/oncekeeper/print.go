@@ -50,6 +50,7 @@ func printTable(w io.Writer, rec *pb.KeyRecord) error {
 	row("fencing token", rec.GetFencingToken())
 	row("holder", rec.GetHolder())
 	row("principal", rec.GetPrincipal())
+	row("trace", traceOf(rec.GetTraceParent()))
 	row("fingerprint", strings.TrimSpace(fmt.Sprintf("%s %x", rec.GetFingerprintScheme(), rec.GetFingerprint())))
 	row("created", moment(rec.GetCreateTime()))
 	row("lease ends", moment(rec.GetLeaseExpireTime()))
@@ -74,6 +75,14 @@ func printTable(w io.Writer, rec *pb.KeyRecord) error {
 		return err
 	}
 	return printHistory(w, rec)
+}
+
+// traceOf gives the trace's id, by which people look for it.
+func traceOf(parent string) string {
+	if parts := strings.Split(parent, "-"); len(parts) == 4 {
+		return parts[1]
+	}
+	return ""
 }
 
 func moment(t *timestamppb.Timestamp) string {

@@ -18,6 +18,7 @@ func HistoryToProto(history []oncekeeper.HistoryEntry) []*pb.HistoryEntry {
 			EndTime:       InstantToProto(e.Ended),
 			Reason:        e.Reason,
 			Principal:     e.Principal,
+			TraceParent:   e.TraceParent,
 		}
 		if e.Event.Known() {
 			p.Event = pb.HistoryEntry_Event(e.Event)
@@ -36,14 +37,15 @@ func HistoryFromProto(all []*pb.HistoryEntry) []oncekeeper.HistoryEntry {
 	var history []oncekeeper.HistoryEntry
 	for _, p := range all {
 		e := oncekeeper.HistoryEntry{
-			Token:     p.GetFencingToken(),
-			Attempt:   p.GetAttemptNumber(),
-			Holder:    p.GetHolder(),
-			Ended:     readInstant(p.GetEndTime()),
-			Code:      p.GetStatus().GetCode(),
-			Message:   p.GetStatus().GetMessage(),
-			Reason:    p.GetReason(),
-			Principal: p.GetPrincipal(),
+			Token:       p.GetFencingToken(),
+			Attempt:     p.GetAttemptNumber(),
+			Holder:      p.GetHolder(),
+			Ended:       readInstant(p.GetEndTime()),
+			Code:        p.GetStatus().GetCode(),
+			Message:     p.GetStatus().GetMessage(),
+			Reason:      p.GetReason(),
+			Principal:   p.GetPrincipal(),
+			TraceParent: p.GetTraceParent(),
 		}
 		if event := oncekeeper.Event(max(0, min(p.GetEvent(), 255))); event.Known() {
 			e.Event = event

@@ -13,7 +13,7 @@ import (
 
 func TestWhatAKeyWentThroughTravels(t *testing.T) {
 	history := []oncekeeper.HistoryEntry{
-		{Token: 5, Event: oncekeeper.EventReleased, Attempt: 1, Holder: "pod", Ended: 9, Code: 14, Message: "away"},
+		{Token: 5, Event: oncekeeper.EventReleased, Attempt: 1, Holder: "pod", Ended: 9, Code: 14, Message: "away", TraceParent: "00-t-s-01"},
 		{Token: 10, Event: oncekeeper.EventResolvedReleased, Ended: 11, Reason: "no row"},
 		{Token: 12, Event: oncekeeper.EventRunning, Attempt: 1, Holder: "pod-2", Principal: "shop"},
 	}

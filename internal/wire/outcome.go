@@ -16,6 +16,7 @@ func OutcomeToProto(o *oncekeeper.Outcome) *pb.Outcome {
 		AttemptNumber: o.Attempt,
 		SettleTime:    InstantToProto(o.Settled),
 		ExpireTime:    InstantToProto(o.Expires),
+		TraceParent:   o.TraceParent,
 	}
 	switch {
 	case o.Response != nil:
@@ -33,13 +34,14 @@ func OutcomeFromProto(p *pb.Outcome) *oncekeeper.Outcome {
 		return nil
 	}
 	return &oncekeeper.Outcome{
-		Response: ResponseFromProto(p.GetResponse()),
-		Status:   StatusFromProto(p.GetStatus()),
-		Origin:   originFromProto(p.GetOrigin()),
-		Token:    p.GetFencingToken(),
-		Attempt:  p.GetAttemptNumber(),
-		Settled:  readInstant(p.GetSettleTime()),
-		Expires:  readInstant(p.GetExpireTime()),
+		Response:    ResponseFromProto(p.GetResponse()),
+		Status:      StatusFromProto(p.GetStatus()),
+		Origin:      originFromProto(p.GetOrigin()),
+		Token:       p.GetFencingToken(),
+		Attempt:     p.GetAttemptNumber(),
+		Settled:     readInstant(p.GetSettleTime()),
+		Expires:     readInstant(p.GetExpireTime()),
+		TraceParent: p.GetTraceParent(),
 	}
 }
 

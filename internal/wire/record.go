@@ -28,6 +28,7 @@ func RecordToProto(r *oncekeeper.KeyRecord, state oncekeeper.State) *pb.KeyRecor
 		AttemptNumber:     r.Attempt,
 		Holder:            r.Holder,
 		Principal:         r.Principal,
+		TraceParent:       r.TraceParent,
 		CreateTime:        InstantToProto(r.Created),
 		LeaseExpireTime:   InstantToProto(r.LeaseEnd),
 		SettleTime:        InstantToProto(r.Settled),

@@ -86,7 +86,7 @@ func TestARecordIsGivenInTheStateItWasReadIn(t *testing.T) {
 	rec := &oncekeeper.KeyRecord{
 		Key:   oncekeeper.Key{Tenant: "t", Operation: "o", ID: "i"},
 		State: oncekeeper.StoredPending, Token: 7, Revision: 2,
-		Fingerprint: []byte{9}, FingerprintScheme: "pb1", Attempt: 4, Holder: "pod", Principal: "shop",
+		Fingerprint: []byte{9}, FingerprintScheme: "pb1", Attempt: 4, Holder: "pod", Principal: "shop", TraceParent: "00-t-s-01",
 		Granted: oncekeeper.Grant{Hold: true}, Checkpoint: []byte("cp"),
 		Created: 10, LeaseEnd: 20, Settled: 30, Expires: 40, Origin: oncekeeper.OriginAttempt,
 		Last: oncekeeper.SettledUnknown, Status: &oncekeeper.Status{Code: 14, Message: "m"},
@@ -94,11 +94,11 @@ func TestARecordIsGivenInTheStateItWasReadIn(t *testing.T) {
 	at := func(us int64) *timestamppb.Timestamp { return timestamppb.New(time.UnixMicro(us)) }
 	want := &pb.KeyRecord{
 		Key: &pb.Key{Tenant: "t", Operation: "o", Id: "i"}, State: pb.KeyRecord_STATE_UNRESOLVED,
-		Etag: rec.Etag(), Fingerprint: []byte{9}, FingerprintScheme: "pb1", FencingToken: 7, AttemptNumber: 4, Holder: "pod", Principal: "shop",
+		Etag: rec.Etag(), Fingerprint: []byte{9}, FingerprintScheme: "pb1", FencingToken: 7, AttemptNumber: 4, Holder: "pod", Principal: "shop", TraceParent: "00-t-s-01",
 		CreateTime: at(10), LeaseExpireTime: at(20), SettleTime: at(30), ExpireTime: at(40),
 		Outcome: &pb.Outcome{
 			Result: &pb.Outcome_Status{Status: &pb.StoredStatus{Code: 14, Message: "m"}},
-			Origin: pb.Outcome_ORIGIN_ATTEMPT, FencingToken: 7, AttemptNumber: 4, SettleTime: at(30), ExpireTime: at(40),
+			Origin: pb.Outcome_ORIGIN_ATTEMPT, FencingToken: 7, AttemptNumber: 4, SettleTime: at(30), ExpireTime: at(40), TraceParent: "00-t-s-01",
 		},
 		Checkpoint: []byte("cp"), OnLeaseExpiry: pb.LeaseExpiry_LEASE_EXPIRY_HOLD,
 	}

@@ -7,12 +7,12 @@ import (
 
 var beginning = []Scenario{
 	{"a first begin is granted what it asks for", func(l *Life) {
-		asked := l.asks(hold, attempts(3))
+		asked := l.asks(hold, attempts(3), traced(firstTrace))
 		rec := l.play(lifecycle.Granted, asked)
 		if difference := Diff(&oncekeeper.KeyRecord{
 			Key: l.Key, State: oncekeeper.StoredPending, Token: int64(l.now), Revision: 1,
 			Fingerprint: asked.Fingerprint, FingerprintScheme: asked.FingerprintScheme,
-			CallID: asked.CallID, Attempt: 1, Granted: asked.Grant, Holder: asked.Holder, Principal: asked.Principal,
+			CallID: asked.CallID, Attempt: 1, Granted: asked.Grant, Holder: asked.Holder, Principal: asked.Principal, TraceParent: asked.TraceParent,
 			Created: l.now, LeaseEnd: l.now.Add(lease), UnsettledUntil: l.now.Add(lease).Add(unsettled),
 		}, rec); difference != "" {
 			l.fail("granted record", difference, "none")

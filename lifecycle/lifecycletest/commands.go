@@ -19,6 +19,14 @@ func sending(scheme, fingerprint string) asking {
 
 func hold(c *lifecycle.Begin) { c.Grant.Hold = true }
 
+// Traceparents, as W3C's Trace Context has them.
+const (
+	firstTrace  = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	secondTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+)
+
+func traced(parent string) asking { return func(c *lifecycle.Begin) { c.TraceParent = parent } }
+
 func attempts(n int32) asking {
 	return func(c *lifecycle.Begin) { c.Grant.MaxAttempts = n }
 }

@@ -68,6 +68,38 @@ var telling = []Scenario{
 		l.play(lifecycle.Deleted, lifecycle.Delete{Key: l.Key, Etag: l.rec.Etag(), Principal: "root", Reason: "no more"})
 		l.told(append(decided, oncekeeper.HistoryEntry{Token: l.rec.Token, Event: oncekeeper.EventDeleted, Principal: "root", Ended: l.now, Reason: "no more"})...)
 	}},
+	{"the trace in which an attempt was begun is kept with it and with what it gave, and decides nothing", func(l *Life) {
+		first := l.granted(1, traced(firstTrace))
+		l.unchanged(lifecycle.InProgress, l.asks(traced(secondTrace)))
+		l.settle(first, oncekeeper.SettledRetryable)
+		released := l.rec.Settled
+		second := l.granted(2, traced(secondTrace))
+		before := oncekeeper.HistoryEntry{
+			Token: first, Event: oncekeeper.EventReleased, Attempt: 1, Holder: "holder-1", Ended: released, Code: 9, Message: "no funds",
+			TraceParent: firstTrace,
+		}
+		l.stored(before)
+		l.complete(second)
+		l.unchanged(lifecycle.Replayed, l.asks(traced(firstTrace)))
+		expect(l, "trace of the outcome", l.rec.Outcome().TraceParent, secondTrace)
+		l.told(before, oncekeeper.HistoryEntry{
+			Token: second, Event: oncekeeper.EventCompleted, Attempt: 2, Holder: "holder-3", Ended: l.rec.Settled, TraceParent: secondTrace,
+		})
+	}},
+	{"an operator's word is of no attempt's trace, and a later attempt without one has none", func(l *Life) {
+		l.granted(1, hold, traced(firstTrace))
+		l.wait(lease)
+		l.resolve(lifecycle.Resolve{Reason: "it is there", Response: &oncekeeper.Response{}})
+		expect(l, "trace of the outcome", l.rec.Outcome().TraceParent, "")
+		expect(l, "trace of the attempt that was decided", l.rec.History[0].TraceParent, firstTrace)
+		expect(l, "trace of the operator's act", l.rec.History[1].TraceParent, "")
+		l.play(lifecycle.Deleted, lifecycle.Delete{Key: l.Key, Etag: l.rec.Etag(), Force: true, Reason: "again"})
+		expect(l, "trace of a deleted key", l.rec.TraceParent, "")
+		l.granted(1, traced(secondTrace))
+		l.wait(lease)
+		l.granted(2)
+		expect(l, "trace of an attempt that named none", l.rec.TraceParent, "")
+	}},
 	{"a call that gets its grant back goes on with its attempt", func(l *Life) {
 		asked := l.asks()
 		token := l.play(lifecycle.Granted, asked).Token

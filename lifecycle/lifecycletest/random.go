@@ -44,6 +44,7 @@ func DrawCommand(t *rapid.T, key oncekeeper.Key, past Past) lifecycle.Command {
 			CallID:            rapid.SampledFrom([]string{"", "call-1", "call-2", "call-3"}).Draw(t, "call"),
 			Holder:            rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "holder"),
 			Principal:         drawPrincipal(t),
+			TraceParent:       rapid.SampledFrom([]string{"", firstTrace, secondTrace}).Draw(t, "trace"),
 			Grant:             drawGrant(t),
 		}
 	case "renew":

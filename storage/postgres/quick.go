@@ -178,7 +178,7 @@ func lone(ctx context.Context, conn *pgxpool.Conn, sql string, args []any, scan 
 func addBegin(to *columnsOf, c lifecycle.Begin) error {
 	granted, err := grantPart(&oncekeeper.KeyRecord{
 		Fingerprint: c.Fingerprint, FingerprintScheme: c.FingerprintScheme, CallID: c.CallID, Holder: c.Holder, Principal: c.Principal,
-		Attempt: 1, Granted: c.Grant,
+		TraceParent: c.TraceParent, Attempt: 1, Granted: c.Grant,
 	})
 	to.add(c.Key.Tenant, c.Key.Operation, c.Key.ID,
 		micros(c.Grant.Lease), micros(c.Grant.Retention), micros(c.Grant.UnsettledRetention), c.Grant.Hold, granted)

@@ -66,7 +66,8 @@ func micros(d time.Duration) int64 { return int64(oncekeeper.CeilMicrosecond(d) 
 func grantPart(rec *oncekeeper.KeyRecord) ([]byte, error) {
 	return codec.Append(nil, &oncekeeper.KeyRecord{
 		Fingerprint: rec.Fingerprint, FingerprintScheme: rec.FingerprintScheme, AnyFingerprint: rec.AnyFingerprint,
-		CallID: rec.CallID, Attempt: rec.Attempt, NotRun: rec.NotRun, Holder: rec.Holder, Principal: rec.Principal, Checkpoint: rec.Checkpoint,
+		CallID: rec.CallID, Attempt: rec.Attempt, NotRun: rec.NotRun, Holder: rec.Holder, Principal: rec.Principal,
+		TraceParent: rec.TraceParent, Checkpoint: rec.Checkpoint,
 		Granted: oncekeeper.Grant{UnsettledRetention: rec.Granted.UnsettledRetention, MaxAttempts: rec.Granted.MaxAttempts},
 		History: rec.History,
 	})

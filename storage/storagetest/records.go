@@ -87,6 +87,7 @@ func fullest(h *hands, key oncekeeper.Key) (begin lifecycle.Begin, renew lifecyc
 	begin.FingerprintScheme = strings.Repeat("s", oncekeeper.MaxSchemeBytes)
 	begin.CallID = strings.Repeat("c", oncekeeper.MaxCallIDBytes)
 	begin.Holder = strings.Repeat("é", oncekeeper.MaxHolderBytes/2)
+	begin.TraceParent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	begin.Grant = oncekeeper.Grant{
 		Lease: lease + time.Microsecond, Retention: 400*24*time.Hour + time.Microsecond,
 		UnsettledRetention: unsettled + time.Microsecond, MaxAttempts: 1<<31 - 1,

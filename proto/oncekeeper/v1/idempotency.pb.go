@@ -596,7 +596,12 @@ type BeginRequest struct {
 	// What follows an attempt that ends with no known outcome, within policy.
 	OnLeaseExpiry LeaseExpiry `protobuf:"varint,9,opt,name=on_lease_expiry,json=onLeaseExpiry,proto3,enum=oncekeeper.v1.LeaseExpiry" json:"on_lease_expiry,omitempty"`
 	// Attempts before the key is given up, within policy. 0: the policy's.
-	MaxAttempts   int32 `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	MaxAttempts int32 `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// The W3C traceparent, version 00, of the span that asks: 55 bytes. It is kept with
+	// the attempt, and whoever is given the attempt's outcome is given it too, to link to
+	// what made it. It decides nothing, and the fingerprint does not hold it. What is no
+	// such traceparent counts as none: a fault of tracing fails no call.
+	TraceParent   string `protobuf:"bytes,11,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -699,6 +704,13 @@ func (x *BeginRequest) GetMaxAttempts() int32 {
 		return x.MaxAttempts
 	}
 	return 0
+}
+
+func (x *BeginRequest) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 type BeginResponse struct {
@@ -843,8 +855,11 @@ type Grant struct {
 	Checkpoint []byte `protobuf:"bytes,7,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// The largest response that Complete takes for this key, in bytes.
 	MaxResponseBytes int64 `protobuf:"varint,8,opt,name=max_response_bytes,json=maxResponseBytes,proto3" json:"max_response_bytes,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The trace_parent of the attempt before this one; empty where there was none, or it
+	// named none.
+	PreviousTraceParent string `protobuf:"bytes,9,opt,name=previous_trace_parent,json=previousTraceParent,proto3" json:"previous_trace_parent,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
@@ -933,13 +948,22 @@ func (x *Grant) GetMaxResponseBytes() int64 {
 	return 0
 }
 
+func (x *Grant) GetPreviousTraceParent() string {
+	if x != nil {
+		return x.PreviousTraceParent
+	}
+	return ""
+}
+
 type InProgress struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	RetryDelay      *durationpb.Duration   `protobuf:"bytes,1,opt,name=retry_delay,json=retryDelay,proto3" json:"retry_delay,omitempty"`
 	LeaseExpireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=lease_expire_time,json=leaseExpireTime,proto3" json:"lease_expire_time,omitempty"`
 	AttemptNumber   int32                  `protobuf:"varint,3,opt,name=attempt_number,json=attemptNumber,proto3" json:"attempt_number,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of the attempt that runs.
+	TraceParent   string `protobuf:"bytes,4,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InProgress) Reset() {
@@ -993,6 +1017,13 @@ func (x *InProgress) GetAttemptNumber() int32 {
 	return 0
 }
 
+func (x *InProgress) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
 type Unresolved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the last attempt. Whoever can prove what happened (by a receipt in the
@@ -1001,6 +1032,8 @@ type Unresolved struct {
 	AttemptNumber int32                  `protobuf:"varint,2,opt,name=attempt_number,json=attemptNumber,proto3" json:"attempt_number,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	Checkpoint    []byte                 `protobuf:"bytes,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// Of the last attempt.
+	TraceParent   string `protobuf:"bytes,5,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1063,6 +1096,13 @@ func (x *Unresolved) GetCheckpoint() []byte {
 	return nil
 }
 
+func (x *Unresolved) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
 // Outcome is how a settled operation ended.
 type Outcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1076,7 +1116,10 @@ type Outcome struct {
 	AttemptNumber int32                  `protobuf:"varint,5,opt,name=attempt_number,json=attemptNumber,proto3" json:"attempt_number,omitempty"`
 	SettleTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=settle_time,json=settleTime,proto3" json:"settle_time,omitempty"`
 	// Until when the outcome is replayed.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The trace_parent of the attempt that made it; empty where it named none, or an
+	// operator decided.
+	TraceParent   string `protobuf:"bytes,8,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1169,6 +1212,13 @@ func (x *Outcome) GetExpireTime() *timestamppb.Timestamp {
 		return x.ExpireTime
 	}
 	return nil
+}
+
+func (x *Outcome) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 type isOutcome_Result interface {
@@ -1881,7 +1931,9 @@ type KeyRecord struct {
 	History []*HistoryEntry `protobuf:"bytes,21,rep,name=history,proto3" json:"history,omitempty"`
 	// Who began the last attempt, as the server knows it: the name of a principal.
 	// Empty where anyone may call.
-	Principal     string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Of the last attempt, as its Begin said.
+	TraceParent   string `protobuf:"bytes,23,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2035,6 +2087,13 @@ func (x *KeyRecord) GetPrincipal() string {
 	return ""
 }
 
+func (x *KeyRecord) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
 // HistoryEntry is one thing that a key went through: an attempt, or what an
 // operator did.
 type HistoryEntry struct {
@@ -2059,7 +2118,9 @@ type HistoryEntry struct {
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Who began the attempt, or was the operator, as the server knows it. Empty where
 	// anyone may call.
-	Principal     string `protobuf:"bytes,9,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,9,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Of an attempt, as its Begin said.
+	TraceParent   string `protobuf:"bytes,10,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2153,6 +2214,13 @@ func (x *HistoryEntry) GetReason() string {
 func (x *HistoryEntry) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
 	}
 	return ""
 }
@@ -2650,7 +2718,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x03Key\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02idJ\x04\b\x04\x10\x05\"\xbc\x03\n" +
+	"\x02id\x18\x03 \x01(\tR\x02idJ\x04\b\x04\x10\x05\"\xdf\x03\n" +
 	"\fBeginRequest\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\fR\vfingerprint\x12-\n" +
@@ -2662,7 +2730,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x06holder\x18\b \x01(\tR\x06holder\x12B\n" +
 	"\x0fon_lease_expiry\x18\t \x01(\x0e2\x1a.oncekeeper.v1.LeaseExpiryR\ronLeaseExpiry\x12!\n" +
 	"\fmax_attempts\x18\n" +
-	" \x01(\x05R\vmaxAttemptsJ\x04\b\f\x10\x10\"\xfc\x01\n" +
+	" \x01(\x05R\vmaxAttempts\x12!\n" +
+	"\ftrace_parent\x18\v \x01(\tR\vtraceParentJ\x04\b\f\x10\x10\"\xfc\x01\n" +
 	"\rBeginResponse\x12,\n" +
 	"\x05grant\x18\x01 \x01(\v2\x14.oncekeeper.v1.GrantH\x00R\x05grant\x122\n" +
 	"\aoutcome\x18\x02 \x01(\v2\x16.oncekeeper.v1.OutcomeH\x00R\aoutcome\x12<\n" +
@@ -2671,7 +2740,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\n" +
 	"unresolved\x18\x04 \x01(\v2\x19.oncekeeper.v1.UnresolvedH\x00R\n" +
 	"unresolvedB\b\n" +
-	"\x06resultJ\x04\b\x05\x10\x06\"\xe9\x02\n" +
+	"\x06resultJ\x04\b\x05\x10\x06\"\x9d\x03\n" +
 	"\x05Grant\x12#\n" +
 	"\rfencing_token\x18\x01 \x01(\x03R\ffencingToken\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x121\n" +
@@ -2682,13 +2751,15 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\a \x01(\fR\n" +
 	"checkpoint\x12,\n" +
-	"\x12max_response_bytes\x18\b \x01(\x03R\x10maxResponseBytes\"\xb7\x01\n" +
+	"\x12max_response_bytes\x18\b \x01(\x03R\x10maxResponseBytes\x122\n" +
+	"\x15previous_trace_parent\x18\t \x01(\tR\x13previousTraceParent\"\xda\x01\n" +
 	"\n" +
 	"InProgress\x12:\n" +
 	"\vretry_delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryDelay\x12F\n" +
 	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\x12%\n" +
-	"\x0eattempt_number\x18\x03 \x01(\x05R\rattemptNumber\"\xaa\x01\n" +
+	"\x0eattempt_number\x18\x03 \x01(\x05R\rattemptNumber\x12!\n" +
+	"\ftrace_parent\x18\x04 \x01(\tR\vtraceParent\"\xcd\x01\n" +
 	"\n" +
 	"Unresolved\x12#\n" +
 	"\rfencing_token\x18\x01 \x01(\x03R\ffencingToken\x12%\n" +
@@ -2696,7 +2767,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x04 \x01(\fR\n" +
-	"checkpoint\"\xe5\x03\n" +
+	"checkpoint\x12!\n" +
+	"\ftrace_parent\x18\x05 \x01(\tR\vtraceParent\"\x88\x04\n" +
 	"\aOutcome\x12;\n" +
 	"\bresponse\x18\x01 \x01(\v2\x1d.oncekeeper.v1.StoredResponseH\x00R\bresponse\x125\n" +
 	"\x06status\x18\x02 \x01(\v2\x1b.oncekeeper.v1.StoredStatusH\x00R\x06status\x125\n" +
@@ -2706,7 +2778,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\vsettle_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"settleTime\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"_\n" +
+	"expireTime\x12!\n" +
+	"\ftrace_parent\x18\b \x01(\tR\vtraceParent\"_\n" +
 	"\x06Origin\x12\x16\n" +
 	"\x12ORIGIN_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eORIGIN_ATTEMPT\x10\x01\x12\x13\n" +
@@ -2771,7 +2844,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"GetRequest\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\"?\n" +
 	"\vGetResponse\x120\n" +
-	"\x06record\x18\x01 \x01(\v2\x18.oncekeeper.v1.KeyRecordR\x06record\"\xba\a\n" +
+	"\x06record\x18\x01 \x01(\v2\x18.oncekeeper.v1.KeyRecordR\x06record\"\xdd\a\n" +
 	"\tKeyRecord\x12$\n" +
 	"\x03key\x18\x01 \x01(\v2\x12.oncekeeper.v1.KeyR\x03key\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.oncekeeper.v1.KeyRecord.StateR\x05state\x12\x12\n" +
@@ -2795,7 +2868,8 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"checkpoint\x12B\n" +
 	"\x0fon_lease_expiry\x18\x0f \x01(\x0e2\x1a.oncekeeper.v1.LeaseExpiryR\ronLeaseExpiry\x125\n" +
 	"\ahistory\x18\x15 \x03(\v2\x1b.oncekeeper.v1.HistoryEntryR\ahistory\x12\x1c\n" +
-	"\tprincipal\x18\x16 \x01(\tR\tprincipal\"\x97\x01\n" +
+	"\tprincipal\x18\x16 \x01(\tR\tprincipal\x12!\n" +
+	"\ftrace_parent\x18\x17 \x01(\tR\vtraceParent\"\x97\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x13\n" +
@@ -2803,7 +2877,7 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\x10STATE_UNRESOLVED\x10\x03\x12\x12\n" +
 	"\x0eSTATE_RELEASED\x10\x04\x12\x13\n" +
 	"\x0fSTATE_COMPLETED\x10\x05\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\xb4\x05\n" +
+	"\fSTATE_FAILED\x10\x06J\x04\b\x10\x10\x15\"\xd7\x05\n" +
 	"\fHistoryEntry\x12#\n" +
 	"\rfencing_token\x18\x01 \x01(\x03R\ffencingToken\x127\n" +
 	"\x05event\x18\x02 \x01(\x0e2!.oncekeeper.v1.HistoryEntry.EventR\x05event\x12%\n" +
@@ -2814,7 +2888,9 @@ const file_oncekeeper_v1_idempotency_proto_rawDesc = "" +
 	"\bend_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x123\n" +
 	"\x06status\x18\a \x01(\v2\x1b.oncekeeper.v1.StoredStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1c\n" +
-	"\tprincipal\x18\t \x01(\tR\tprincipal\"\xa9\x02\n" +
+	"\tprincipal\x18\t \x01(\tR\tprincipal\x12!\n" +
+	"\ftrace_parent\x18\n" +
+	" \x01(\tR\vtraceParent\"\xa9\x02\n" +
 	"\x05Event\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rEVENT_RUNNING\x10\x01\x12\x13\n" +

@@ -19,7 +19,7 @@ func seeds() []*oncekeeper.KeyRecord {
 		{},
 		{
 			State: oncekeeper.StoredPending, Token: 1, Revision: 1, Fingerprint: []byte("f"), FingerprintScheme: "pb1",
-			CallID: "call", Attempt: 1, Holder: "a", Principal: "shop", Checkpoint: []byte{0, 255}, Created: 5, LeaseEnd: 9, UnsettledUntil: 12,
+			CallID: "call", Attempt: 1, Holder: "a", Principal: "shop", TraceParent: "00-01-02-03", Checkpoint: []byte{0, 255}, Created: 5, LeaseEnd: 9, UnsettledUntil: 12,
 			Granted: oncekeeper.Grant{Lease: time.Second, Retention: time.Hour, UnsettledRetention: 24 * time.Hour, MaxAttempts: 3, Hold: true},
 		},
 		{
@@ -34,7 +34,7 @@ func seeds() []*oncekeeper.KeyRecord {
 			State: oncekeeper.StoredFailed, Token: 2, Last: oncekeeper.SettledFinal, Response: &oncekeeper.Response{},
 			Status: &oncekeeper.Status{Code: 9, Message: "no funds", Details: [][]byte{{1}, {}, {2, 3}}},
 			History: []oncekeeper.HistoryEntry{
-				{Token: 1, Event: 2, Attempt: 1, Holder: "a", Ended: 4, Code: 14, Message: "away", Reason: "looked it up", Principal: "clerk"}, {},
+				{Token: 1, Event: 2, Attempt: 1, Holder: "a", Ended: 4, Code: 14, Message: "away", Reason: "looked it up", Principal: "clerk", TraceParent: "00-04-05-06"}, {},
 			},
 		},
 	}
@@ -99,11 +99,11 @@ func FuzzARecordComesBackAsItWas(f *testing.F) {
 		length := time.Duration(micros) * time.Microsecond
 		rec := &oncekeeper.KeyRecord{
 			Key: key, State: oncekeeper.StoredState(state), Token: token, Revision: token, Fingerprint: bin, FingerprintScheme: text,
-			AnyFingerprint: flag, CallID: text, Attempt: count, NotRun: flag, Takeover: !flag, Holder: text, Principal: text, Checkpoint: bin,
+			AnyFingerprint: flag, CallID: text, Attempt: count, NotRun: flag, Takeover: !flag, Holder: text, Principal: text, TraceParent: text, Checkpoint: bin,
 			Granted: oncekeeper.Grant{Lease: length, Retention: -length, UnsettledRetention: length, MaxAttempts: count, Hold: flag},
 			Created: oncekeeper.Instant(micros), LeaseEnd: oncekeeper.Instant(token), UnsettledUntil: 1, Expires: oncekeeper.Instant(-micros),
 			Last: oncekeeper.Settlement(last), Origin: oncekeeper.Origin(state), Settled: 2,
-			History: []oncekeeper.HistoryEntry{{Token: token, Event: oncekeeper.Event(last), Attempt: count, Holder: text, Message: text, Reason: text, Principal: text}},
+			History: []oncekeeper.HistoryEntry{{Token: token, Event: oncekeeper.Event(last), Attempt: count, Holder: text, Message: text, Reason: text, Principal: text, TraceParent: text}},
 		}
 		if flag {
 			rec.Response = &oncekeeper.Response{

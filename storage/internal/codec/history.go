@@ -13,7 +13,7 @@ func historyToProto(history []oncekeeper.HistoryEntry) []*recordv1.HistoryEntry 
 	for i, e := range history {
 		all[i] = &recordv1.HistoryEntry{
 			Token: e.Token, Event: uint32(e.Event), Attempt: e.Attempt, Holder: e.Holder, Ended: int64(e.Ended),
-			Code: e.Code, Message: e.Message, Reason: e.Reason, Principal: e.Principal,
+			Code: e.Code, Message: e.Message, Reason: e.Reason, Principal: e.Principal, TraceParent: e.TraceParent,
 		}
 	}
 	return all
@@ -28,7 +28,7 @@ func historyFromProto(all []*recordv1.HistoryEntry) []oncekeeper.HistoryEntry {
 		history[i] = oncekeeper.HistoryEntry{
 			Token: p.GetToken(), Event: oncekeeper.Event(narrow(p.GetEvent())), Attempt: p.GetAttempt(),
 			Holder: p.GetHolder(), Ended: oncekeeper.Instant(p.GetEnded()),
-			Code: p.GetCode(), Message: p.GetMessage(), Reason: p.GetReason(), Principal: p.GetPrincipal(),
+			Code: p.GetCode(), Message: p.GetMessage(), Reason: p.GetReason(), Principal: p.GetPrincipal(), TraceParent: p.GetTraceParent(),
 		}
 	}
 	return history

@@ -55,6 +55,7 @@ type Record struct {
 	History       []*HistoryEntry `protobuf:"bytes,22,rep,name=history,proto3" json:"history,omitempty"`
 	NotRun        bool            `protobuf:"varint,23,opt,name=not_run,json=notRun,proto3" json:"not_run,omitempty"`
 	Principal     string          `protobuf:"bytes,24,opt,name=principal,proto3" json:"principal,omitempty"`
+	TraceParent   string          `protobuf:"bytes,25,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -257,6 +258,13 @@ func (x *Record) GetPrincipal() string {
 	return ""
 }
 
+func (x *Record) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
 type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token int64                  `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -269,6 +277,7 @@ type HistoryEntry struct {
 	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	Principal     string `protobuf:"bytes,9,opt,name=principal,proto3" json:"principal,omitempty"`
+	TraceParent   string `protobuf:"bytes,10,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,6 +371,13 @@ func (x *HistoryEntry) GetReason() string {
 func (x *HistoryEntry) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
 	}
 	return ""
 }
@@ -650,7 +666,7 @@ var File_oncekeeper_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"!oncekeeper/record/v1/record.proto\x12\x14oncekeeper.record.v1\"\xaf\x06\n" +
+	"!oncekeeper/record/v1/record.proto\x12\x14oncekeeper.record.v1\"\xd2\x06\n" +
 	"\x06Record\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\rR\x05state\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x03R\x05token\x12\x1a\n" +
@@ -678,7 +694,8 @@ const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\asettled\x18\x15 \x01(\x03R\asettled\x12<\n" +
 	"\ahistory\x18\x16 \x03(\v2\".oncekeeper.record.v1.HistoryEntryR\ahistory\x12\x17\n" +
 	"\anot_run\x18\x17 \x01(\bR\x06notRun\x12\x1c\n" +
-	"\tprincipal\x18\x18 \x01(\tR\tprincipal\"\xe6\x01\n" +
+	"\tprincipal\x18\x18 \x01(\tR\tprincipal\x12!\n" +
+	"\ftrace_parent\x18\x19 \x01(\tR\vtraceParent\"\x89\x02\n" +
 	"\fHistoryEntry\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x03R\x05token\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\rR\x05event\x12\x18\n" +
@@ -688,7 +705,9 @@ const file_oncekeeper_record_v1_record_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1c\n" +
-	"\tprincipal\x18\t \x01(\tR\tprincipal\"\xa3\x01\n" +
+	"\tprincipal\x18\t \x01(\tR\tprincipal\x12!\n" +
+	"\ftrace_parent\x18\n" +
+	" \x01(\tR\vtraceParent\"\xa3\x01\n" +
 	"\x05Grant\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\x03R\x05lease\x12\x1c\n" +
 	"\tretention\x18\x02 \x01(\x03R\tretention\x12/\n" +
