@@ -37,6 +37,10 @@ type BeginRequest struct {
 	Hold bool
 	// MaxAttempts before the key is given up, within policy; 0: the policy's.
 	MaxAttempts int32
+	// TraceParent is the W3C traceparent of the span that asks, up to
+	// oncekeeper.MaxTraceParentBytes: it is kept with the attempt, and given with its
+	// outcome. What is none is kept as none. Run and Do set it by WithTracer.
+	TraceParent string
 }
 
 // BeginAnswer has exactly one field set. An answer that this version does not
@@ -64,6 +68,8 @@ type Grant struct {
 	Checkpoint []byte
 	// MaxResponseBytes is the largest Response.Body that can be kept; 0: not told.
 	MaxResponseBytes int64
+	// PreviousTraceParent is what the attempt before this one was begun with.
+	PreviousTraceParent string
 	// Lease is the time left when it was granted.
 	Lease time.Duration
 	// TrustedUntil is when the lease stops being trusted, as a reading of the
@@ -84,6 +90,8 @@ type InProgress struct {
 	// the store's clock.
 	LeaseEnd oncekeeper.Instant
 	Number   int32
+	// TraceParent is what the running attempt was begun with.
+	TraceParent string
 }
 
 // Unresolved: an attempt ended with no known outcome, and the key is held.
@@ -94,6 +102,8 @@ type Unresolved struct {
 	Number     int32
 	Since      oncekeeper.Instant
 	Checkpoint []byte
+	// TraceParent is what the last attempt was begun with.
+	TraceParent string
 }
 
 // Begin asks once, retrying within ctx under one call id, so that an answer that
@@ -180,6 +190,7 @@ func (c *Client) beginToProto(req BeginRequest) *pb.BeginRequest {
 		Wait:              wire.OptionalDurationToProto(req.Wait),
 		Holder:            c.holder,
 		MaxAttempts:       req.MaxAttempts,
+		TraceParent:       req.TraceParent,
 	}
 	if req.Hold {
 		p.OnLeaseExpiry = wire.HoldToProto(true)
@@ -205,12 +216,13 @@ func (c *Client) answerFromProto(p *pb.BeginResponse, key oncekeeper.Key, sent t
 		since, _ := wire.InstantFromProto(r.Unresolved.GetSince())
 		return BeginAnswer{Unresolved: &Unresolved{
 			Token: r.Unresolved.GetFencingToken(), Number: r.Unresolved.GetAttemptNumber(),
-			Since: since, Checkpoint: r.Unresolved.GetCheckpoint(),
+			Since: since, Checkpoint: r.Unresolved.GetCheckpoint(), TraceParent: r.Unresolved.GetTraceParent(),
 		}}, nil
 	case *pb.BeginResponse_InProgress:
 		end, _ := wire.InstantFromProto(r.InProgress.GetLeaseExpireTime())
 		return BeginAnswer{InProgress: &InProgress{
 			RetryDelay: toldDuration(r.InProgress.GetRetryDelay()), LeaseEnd: end, Number: r.InProgress.GetAttemptNumber(),
+			TraceParent: r.InProgress.GetTraceParent(),
 		}}, nil
 	default:
 		return BeginAnswer{InProgress: &InProgress{}}, nil
@@ -224,14 +236,15 @@ func (c *Client) grantFromProto(p *pb.Grant, key oncekeeper.Key, sent time.Durat
 	// Time that the server says it held the call cannot be more than has passed.
 	waited := min(toldDuration(p.GetWaited()), c.clock.Monotonic()-sent)
 	g := &Grant{
-		Token:            p.GetFencingToken(),
-		Number:           p.GetAttemptNumber(),
-		Takeover:         p.GetTakeover(),
-		Checkpoint:       p.GetCheckpoint(),
-		MaxResponseBytes: p.GetMaxResponseBytes(),
-		Lease:            toldDuration(p.GetLease()),
-		key:              key,
-		sent:             sent + waited,
+		Token:               p.GetFencingToken(),
+		Number:              p.GetAttemptNumber(),
+		Takeover:            p.GetTakeover(),
+		Checkpoint:          p.GetCheckpoint(),
+		MaxResponseBytes:    p.GetMaxResponseBytes(),
+		PreviousTraceParent: p.GetPreviousTraceParent(),
+		Lease:               toldDuration(p.GetLease()),
+		key:                 key,
+		sent:                sent + waited,
 	}
 	g.TrustedUntil = trustedUntil(g.sent, g.Lease)
 	return g, nil

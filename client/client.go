@@ -39,6 +39,7 @@ type Client struct {
 	reconcileTimeout time.Duration
 	maxWait          time.Duration
 	unsettled        func(Unsettled)
+	tracer           Tracer // nil: no Run is told
 
 	stats    counters
 	troubles troubleLog

@@ -182,7 +182,7 @@ func (f *fake) beginOnce(ctx context.Context, req *pb.BeginRequest, asked time.D
 	waited := f.clock.Monotonic() - asked
 	rec, verdict, now := f.apply(lifecycle.Begin{
 		Key: key, Fingerprint: req.GetFingerprint(), FingerprintScheme: req.GetFingerprintScheme(),
-		CallID: req.GetCallId(), Holder: req.GetHolder(),
+		CallID: req.GetCallId(), Holder: req.GetHolder(), TraceParent: req.GetTraceParent(),
 		Grant: oncekeeper.Grant{
 			Lease: lease, Retention: 24 * time.Hour, UnsettledRetention: 720 * time.Hour,
 			MaxAttempts: max(f.attempts, req.GetMaxAttempts()), Hold: hold,

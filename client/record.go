@@ -23,10 +23,13 @@ type Record struct {
 	Token             int64
 	Number            int32
 	Holder            string
-	Created           oncekeeper.Instant
-	LeaseEnd          oncekeeper.Instant
-	Settled           oncekeeper.Instant
-	Expires           oncekeeper.Instant
+	// TraceParent is the W3C traceparent of the span in which the last attempt was
+	// begun; empty where it named none.
+	TraceParent string
+	Created     oncekeeper.Instant
+	LeaseEnd    oncekeeper.Instant
+	Settled     oncekeeper.Instant
+	Expires     oncekeeper.Instant
 	// Outcome of a completed or failed record; otherwise what the last attempt's
 	// holder said, to be read only, or nil.
 	Outcome    *oncekeeper.Outcome
@@ -68,6 +71,7 @@ func recordFromProto(p *pb.KeyRecord) *Record {
 		Token:             p.GetFencingToken(),
 		Number:            p.GetAttemptNumber(),
 		Holder:            p.GetHolder(),
+		TraceParent:       p.GetTraceParent(),
 		Created:           toldInstant(p.GetCreateTime()),
 		LeaseEnd:          toldInstant(p.GetLeaseExpireTime()),
 		Settled:           toldInstant(p.GetSettleTime()),

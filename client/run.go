@@ -45,6 +45,8 @@ type Request struct {
 	// Reconcile is asked where nobody knows what became of an attempt. Nil: the next
 	// one runs, or the key is held.
 	Reconcile Reconcile
+
+	sight *sight
 }
 
 // check gives what is wrong with the request itself.
@@ -65,6 +67,7 @@ func (r Request) begin() BeginRequest {
 	return BeginRequest{
 		Key: r.Key, Fingerprint: r.Fingerprint, FingerprintScheme: r.FingerprintScheme,
 		Lease: r.Lease, Retention: r.Retention, Hold: r.Hold, MaxAttempts: r.MaxAttempts,
+		TraceParent: r.sight.traceParent(),
 	}
 }
 
@@ -141,6 +144,15 @@ func (c *Client) Run(ctx context.Context, req Request, run func(ctx context.Cont
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
+	ctx, req.sight = c.see(ctx, req.Key)
+	result, err := Result{}, errCrashed // unless it returns
+	defer func() { req.sight.end(result, err) }()
+	result, err = c.runOnce(ctx, req, run)
+	return result, err
+}
+
+// runOnce is Run of a request that is in order.
+func (c *Client) runOnce(ctx context.Context, req Request, run func(ctx context.Context, a *Attempt) Ended) (Result, error) {
 	r := c.receiptsOf(req)
 	waiting := c.startWaiting(ctx, req.Wait)
 	var released int64

@@ -54,6 +54,7 @@ func (c *Client) acquire(ctx context.Context, req Request, waiting waiting) (Beg
 	for over, lost, polls := false, 0, 0; ; polls++ {
 		asked := c.clock.Monotonic()
 		answer, err := c.begin(ctx, begin, release)
+		req.sight.answered(answer)
 		switch {
 		case errors.Is(err, oncekeeper.ErrAlreadySettled) && !over:
 			// That call is over; its retry came too late. A new one asks anew.

@@ -60,12 +60,13 @@ var rooms = []room{
 	// The schema of a store, which no record is known in.
 	{path: "./migrations", third: []string{"github.com/pressly/goose/...", "github.com/jackc/pgx/..."}},
 
-	// The server is given its store, and never names one.
+	// The server is given its store, and never names one; and it is given who makes its
+	// spans, and never names where they go.
 	{
 		path:  "./server/...",
 		may:   []string{".", "./lifecycle", "./clock", "./storage", "./proto/...", "./internal/wire", "./metrics", "./internal/tally", "./server/auth"},
 		third: []string{anything},
-		never: databases,
+		never: append([]string{telemetrySDK, telemetryExport}, databases...),
 	},
 	// Who may do what is decided with no record at hand.
 	{
@@ -85,6 +86,13 @@ var rooms = []room{
 		may:   append(clientMay, "./metrics"),
 		third: []string{prometheus},
 		never: append([]string{"./server/...", "./storage/..."}, databases...),
+	},
+	// So are traces, by the API of OpenTelemetry alone: no SDK, and nothing that sends.
+	{
+		path:  "./client/clienttrace",
+		may:   clientMay,
+		third: telemetryAPI,
+		never: append([]string{"./server/...", "./storage/...", prometheus, telemetrySDK, telemetryExport}, databases...),
 	},
 	{path: "./client/receipt/...", may: clientMay, third: []string{anything}, never: clientNever},
 	{path: "./client/receipt/receipttest", may: clientMay, third: []string{anything}, never: append(clientNever, databases...), tests: true},
@@ -143,9 +151,21 @@ const (
 	protobuf      = "google.golang.org/protobuf/..."
 	prometheus    = "github.com/prometheus/..."
 	statusDetails = "google.golang.org/genproto/googleapis/rpc/..."
+
+	telemetry       = "go.opentelemetry.io/..."
+	telemetrySDK    = "go.opentelemetry.io/otel/sdk/..."
+	telemetryExport = "go.opentelemetry.io/otel/exporters/..."
 )
 
-var clientNever = []string{"./server/...", "./storage/...", prometheus}
+// telemetryAPI is what makes spans of a provider that is given.
+var telemetryAPI = []string{
+	"go.opentelemetry.io/otel/attribute",
+	"go.opentelemetry.io/otel/codes",
+	"go.opentelemetry.io/otel/propagation",
+	"go.opentelemetry.io/otel/trace/...",
+}
+
+var clientNever = []string{"./server/...", "./storage/...", prometheus, telemetry}
 
 var clientMay = []string{".", "./clock", "./proto/...", "./internal/wire", "./client/..."}
 
