@@ -68,7 +68,7 @@ func (f *jwtFlags) live(ctx context.Context, r *reloader, log *slog.Logger) (*au
 			},
 		})
 	}
-	k := &remoteKeys{url: f.JWKS, shown: f.shown(), use: issuer.UseKeys, clock: clock.System, log: log}
+	k := newRemoteKeys(f.JWKS, f.shown(), issuer, log)
 	k.look(ctx)
 	go k.run(ctx)
 	return issuer, nil
@@ -88,26 +88,59 @@ type remoteKeys struct {
 	use        func(text []byte) (string, error)
 	clock      clock.Clock
 	log        *slog.Logger
+	timeout    time.Duration
+	// unknown has something where a token named a key that is not known.
+	unknown chan struct{}
 	// said is what the log was last told, so that it is told once.
 	said string
 	good bool
+	// asked is when it was last asked, on the monotonic clock.
+	asked time.Duration
+}
+
+func newRemoteKeys(from, shown string, issuer *auth.Issuer, log *slog.Logger) *remoteKeys {
+	k := &remoteKeys{
+		url: from, shown: shown, use: issuer.UseKeys, clock: clock.System, log: log, timeout: keysTimeout,
+		unknown: make(chan struct{}, 1),
+	}
+	issuer.UnknownKey = func() {
+		select {
+		case k.unknown <- struct{}{}:
+		default:
+		}
+	}
+	return k
 }
 
 func (k *remoteKeys) run(ctx context.Context) {
-	for {
-		wait := keysAgainAfter
-		if k.good {
-			wait = keysEvery
-		}
-		if clock.Sleep(ctx, k.clock, wait) != nil {
-			return
-		}
+	for k.rest(ctx) == nil {
 		k.look(ctx)
 	}
 }
 
+// rest returns when it is time to ask again, or gives why it never will be. A key that
+// is not known makes it so, but never sooner than a refusal would: anybody can name one.
+func (k *remoteKeys) rest(ctx context.Context) error {
+	wait := keysAgainAfter
+	if k.good {
+		wait = keysEvery
+	}
+	due := make(chan struct{})
+	timer := k.clock.AfterFunc(wait, func() { close(due) })
+	defer timer.Stop()
+	select {
+	case <-k.unknown:
+	case <-due:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return clock.Sleep(ctx, k.clock, keysAgainAfter-(k.clock.Monotonic()-k.asked))
+}
+
 // look asks once.
 func (k *remoteKeys) look(ctx context.Context) {
+	k.asked = k.clock.Monotonic()
 	text, err := k.fetch(ctx)
 	holds := ""
 	if err == nil {
@@ -137,7 +170,7 @@ func (k *remoteKeys) tell(what string, log func()) {
 var keysClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func (k *remoteKeys) fetch(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, k.timeout, fmt.Errorf("it does not answer within %v", k.timeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, http.NoBody)
 	if err != nil {
@@ -145,18 +178,29 @@ func (k *remoteKeys) fetch(ctx context.Context) ([]byte, error) {
 	}
 	res, err := keysClient.Do(req)
 	if err != nil {
-		if in := (*url.Error)(nil); errors.As(err, &in) { // which says the URL, and what is secret in it
-			err = in.Err
-		}
-		return nil, err
+		return nil, k.reason(ctx, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("it answers %d", res.StatusCode)
 	}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxFileBytes))
-	if err == nil && len(text) == maxFileBytes {
-		err = errors.New("it has more than 1 MiB")
+	switch {
+	case err != nil:
+		return nil, k.reason(ctx, err)
+	case len(text) == maxFileBytes:
+		return nil, errors.New("it has more than 1 MiB")
 	}
-	return text, err
+	return text, nil
+}
+
+// reason leaves the URL out of an error, and what is secret in it.
+func (k *remoteKeys) reason(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if in := (*url.Error)(nil); errors.As(err, &in) {
+		return in.Err
+	}
+	return err
 }

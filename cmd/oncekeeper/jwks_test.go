@@ -85,7 +85,8 @@ func TestKeysThatCannotBeHadAreToldOnceAndAskedForAgain(t *testing.T) {
 	log := &lines{grown: make(chan struct{}, 1)}
 	clk := clock.NewManual(epoch)
 	issuer := &auth.Issuer{}
-	k := &remoteKeys{url: from.URL + "?secret=1", shown: from.URL, use: issuer.UseKeys, clock: clk, log: slog.New(slog.NewJSONHandler(log, nil))}
+	k := newRemoteKeys(from.URL+"?secret=1", from.URL, issuer, slog.New(slog.NewJSONHandler(log, nil)))
+	k.clock = clk
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() {

@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +26,38 @@ type Issuer struct {
 	// TenantClaim is the claim that names tenants: a string or a list of strings, each a
 	// tenant and no pattern.
 	TenantClaim string
+	// UnknownKey is told that a token names a key that is not known: the issuer's may
+	// have changed. It must not wait for anything. Default: nobody is told.
+	UnknownKey func()
 
-	keys atomic.Pointer[map[string]jose.JSONWebKey] // by their ids
+	keys atomic.Pointer[issuerKeys]
+}
+
+// issuerKeys are keys, and who showed a token that they were found to have signed:
+// what was judged by keys that are exchanged is forgotten with them.
+type issuerKeys struct {
+	byID map[string]jose.JSONWebKey
+
+	mu     sync.Mutex
+	judged map[[sha256.Size]byte]*Principal // by the token's digest
+}
+
+// maxJudged bounds what is remembered; a signature is judged in some 50 µs.
+const maxJudged = 4096
+
+func (k *issuerKeys) recall(token [sha256.Size]byte) *Principal {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.judged[token]
+}
+
+func (k *issuerKeys) remember(token [sha256.Size]byte, p *Principal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.judged) >= maxJudged {
+		clear(k.judged)
+	}
+	k.judged[token] = p
 }
 
 // algorithms that tokens may be signed by. With a symmetric one, whoever can judge a
@@ -70,20 +102,35 @@ func (i *Issuer) UseKeys(text []byte) (holds string, err error) {
 	if len(keys) == 0 {
 		return "", errors.New("it has no public key with a kid that is for signatures")
 	}
-	i.keys.Store(&keys)
+	i.keys.Store(&issuerKeys{byID: keys, judged: map[[sha256.Size]byte]*Principal{}})
 	return fmt.Sprintf("%d keys", len(keys)), nil
 }
 
-// principal gives who shows a token. Errors: Refusal.
+// principal gives who shows a token, whose end its reader judges. Errors: Refusal.
 func (i *Issuer) principal(token string, now time.Time) (*Principal, error) {
 	if len(token) > maxJWTBytes {
 		return nil, refuse("malformed JWT", "the JWT has more than %d bytes", maxJWTBytes)
 	}
+	keys, digest := i.keys.Load(), sha256.Sum256([]byte(token))
+	if keys == nil {
+		return nil, refuse("no keys", "no keys of the JWTs' issuer are known yet")
+	}
+	if p := keys.recall(digest); p != nil {
+		return p, nil
+	}
+	p, err := i.judged(keys, token, now)
+	if err == nil {
+		keys.remember(digest, p)
+	}
+	return p, err
+}
+
+func (i *Issuer) judged(keys *issuerKeys, token string, now time.Time) (*Principal, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
 		return nil, refuse("malformed JWT", "the JWT is malformed, or signed by an algorithm that is not taken")
 	}
-	key, err := i.keyOf(parsed.Headers[0])
+	key, err := i.keyOf(keys, parsed.Headers[0])
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +153,11 @@ func (i *Issuer) principal(token string, now time.Time) (*Principal, error) {
 	return &Principal{name: name, role: Caller, tenants: tenants, expires: claims.Expiry.Time().UTC()}, nil
 }
 
-func (i *Issuer) keyOf(header jose.Header) (any, error) {
-	keys := i.keys.Load()
-	if keys == nil {
-		return nil, refuse("no keys", "no keys of the JWTs' issuer are known yet")
+func (i *Issuer) keyOf(keys *issuerKeys, header jose.Header) (any, error) {
+	key, known := keys.byID[header.KeyID]
+	if !known && header.KeyID != "" && i.UnknownKey != nil {
+		i.UnknownKey()
 	}
-	key, known := (*keys)[header.KeyID]
 	if !known || key.Algorithm != "" && key.Algorithm != header.Algorithm {
 		return nil, refuse("unknown key", "the JWT's kid is of no key of its issuer's, or of one for another algorithm")
 	}
