@@ -86,7 +86,7 @@ func (r *round) get(key oncekeeper.Key) (*oncekeeper.KeyRecord, error) {
 		return e.after, nil
 	}
 	at := r.recordKey(key)
-	rec := r.store.pending.get(key)
+	rec := r.store.held.get(key)
 	if rec == nil {
 		var size int
 		var err error
@@ -94,6 +94,7 @@ func (r *round) get(key oncekeeper.Key) (*oncekeeper.KeyRecord, error) {
 			return nil, r.store.unavailable("reading a record", err)
 		}
 		r.read += size
+		r.store.held.read(rec)
 	}
 	r.seen[key] = &entry{key: key, recordKey: at, before: rec, after: rec}
 	return rec, nil
@@ -161,7 +162,7 @@ func (r *round) commit() error {
 		return r.store.fail(err)
 	}
 	for _, e := range r.writes {
-		r.store.pending.follow(e.key, e.after)
+		r.store.held.wrote(e.key, e.after)
 	}
 	r.store.counters.committed(len(r.writes), r.store.cfg.Clock.Monotonic()-since)
 	if err := b.Close(); err != nil {

@@ -79,5 +79,5 @@ func (s *Store) putNewer(t *testing.T, before, after *oncekeeper.KeyRecord) {
 	if err := b.Commit(pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
-	s.pending = pendingRecords{} // it was another process
+	s.held = heldRecords{} // it was another process
 }

@@ -63,8 +63,8 @@ type Store struct {
 	queue  queue
 	done   chan struct{} // the committer has ended
 	swept  sweptTo
-	// pending and scratch are the committer's alone.
-	pending pendingRecords
+	// held and scratch are the committer's alone.
+	held    heldRecords
 	scratch []byte
 
 	// beforeDelete is a test's: between a sweep's choice and its delete.
