@@ -119,8 +119,11 @@ func (w *work) loads(callers int, empty bool) []load {
 	return loads
 }
 
-// emptyCall is, in turns, a Begin and a Complete that nothing is done for.
+// emptyCall is, in turns, a Begin and a Complete that nothing is done for. It has a
+// deadline, which is part of what a call costs, as each of the client's has.
 func (w *work) emptyCall(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, client.DefaultCallTimeout)
+	defer cancel()
 	n := w.empties.Add(1)
 	key := w.key(n)
 	p := &pb.Key{Tenant: key.Tenant, Operation: key.Operation, Id: key.ID}
