@@ -79,8 +79,8 @@ type BatchResult struct {
 // attempt. Nothing of a part is begun before the one in front of it is settled.
 //
 // A batch waits for nobody: Request.Wait counts nothing, and a key that another
-// attempt runs is Result.InProgress at once. What the service has answered alone
-// (oncekeeper.ErrAskAlone) is asked for alone, by the rules of Run; where that is
+// attempt runs is Result.InProgress at once. What does not fit into the answer
+// (oncekeeper.ErrAskAlone), or is invalid, is asked for alone, by the rules of Run; where that is
 // granted, where a held key is released by its reconciler, and where the service gives
 // no verdict and Request.Outage has it run all the same, run is called for that one, after the part.
 //
@@ -202,7 +202,7 @@ func (b *batchRun) ready(ctx context.Context, i int, g *Grant) (*lease, error) {
 func (b *batchRun) notGranted(ctx context.Context, i int, begun BeginResult) (Result, error) {
 	c, req := b.client, b.reqs[i]
 	switch {
-	case errors.Is(begun.Err, oncekeeper.ErrAskAlone), errors.Is(begun.Err, oncekeeper.ErrAlreadySettled), errors.Is(begun.Err, errAskAgain):
+	case isFuller(begun.Err), errors.Is(begun.Err, oncekeeper.ErrAlreadySettled), errors.Is(begun.Err, errAskAgain):
 		return c.Run(ctx, req, b.alone(i))
 	case begun.Answer.Grant != nil: // and it could not be kept
 		return Result{}, begun.Err

@@ -27,6 +27,13 @@
 // and the acknowledgement is lost, the next delivery says DeadLetter again, and the
 // letter is there twice: it has the message's id.
 //
+// # Many at once
+//
+// [Inbox.HandleAll] takes the slice that a broker gave, asks for all of it by one call,
+// and has one call of the handler for what is to be handled, with one transaction for
+// all of it, say. [Inbox.HandleEach] has them handled one by one. Each message has its
+// own Result; for a log, what comes after the first that is Later is not to be committed.
+//
 // # Deliveries are no attempts
 //
 // Most brokers count deliveries, and give a message up after so many. They count

@@ -2,9 +2,12 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
 	"github.com/oncekeeper/oncekeeper/client/fingerprint"
 	"github.com/oncekeeper/oncekeeper/client/inbox"
@@ -60,6 +63,38 @@ func ExampleInbox_Handle() {
 			}
 		}
 		return nil
+	}
+}
+
+// A consumer that takes many messages at once, and has one transaction for all.
+func ExampleInbox_HandleAll() {
+	var orders *inbox.Inbox // inbox.New(keeper, inbox.Config{…})
+	var db *sql.DB
+
+	_ = func(ctx context.Context, deliveries []delivery) []inbox.Result {
+		messages := make([]inbox.Message, len(deliveries))
+		for i, d := range deliveries {
+			messages[i] = inbox.Message{ID: d.ID(), Fingerprint: fingerprint.Raw(d.Body())}
+		}
+		// What to tell the broker of each is as with Handle.
+		return orders.HandleAll(ctx, messages, func(ctx context.Context, all []*inbox.Delivery) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return oncekeeper.NotApplied(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			for _, d := range all {
+				body := deliveries[d.Item].Body()
+				if len(body) == 0 {
+					d.Failed(oncekeeper.Final(errors.New("an empty order"))) // this one alone
+					continue
+				}
+				if _, err := tx.ExecContext(ctx, "INSERT INTO invoices (body, fence) VALUES ($1, $2)", body, d.Token()); err != nil {
+					return oncekeeper.NotApplied(err)
+				}
+			}
+			return tx.Commit()
+		})
 	}
 }
 

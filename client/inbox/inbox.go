@@ -148,20 +148,31 @@ func (i *Inbox) HandleWait(ctx context.Context, m Message, handler Handler) Resu
 
 // handle is one try, before which so many in a row did not reach the service.
 func (i *Inbox) handle(ctx context.Context, m Message, wait time.Duration, unavailable int, handler Handler) Result {
+	req := i.request(m)
+	req.Wait = wait
+	ran := i.notAttempted()
+	result, err := i.keeper.Run(ctx, req, func(ctx context.Context, a *client.Attempt) client.Ended {
+		return ran.by(a, handler(ctx, a))
+	})
+	return i.told(result, err, ran, unavailable)
+}
+
+func (i *Inbox) request(m Message) client.Request {
 	req := i.cfg.Request
 	req.Key = oncekeeper.Key{Tenant: i.cfg.Tenant, Operation: "inbox/" + i.cfg.Subscriber, ID: m.ID}
 	req.FingerprintScheme, req.Fingerprint = m.Fingerprint.Scheme, m.Fingerprint.Digest
-	req.Wait = wait
-	// Where there is someone to ask, the next delivery is told more.
-	ran := attempted{hold: req.Hold && req.Receipts == nil && req.Reconcile == nil}
-	result, err := i.keeper.Run(ctx, req, func(ctx context.Context, a *client.Attempt) client.Ended {
-		ran.number = a.Number()
-		ran.err = handler(ctx, a)
-		if ran.err == nil {
-			return client.Ended{As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{}}
-		}
-		return client.EndedBy(ran.err)
-	})
+	return req
+}
+
+// notAttempted is what is known where nothing was run yet. Where there is someone to
+// ask what became of an attempt, the next delivery is told more.
+func (i *Inbox) notAttempted() attempted {
+	req := i.cfg.Request
+	return attempted{hold: req.Hold && req.Receipts == nil && req.Reconcile == nil}
+}
+
+// told counts and gives what became of a message of which Run gave result and err.
+func (i *Inbox) told(result client.Result, err error, ran attempted, unavailable int) Result {
 	r := judge(result, err, ran)
 	i.stats.count(r)
 	switch r.Reason {

@@ -91,6 +91,15 @@ type attempted struct {
 	hold bool
 }
 
+// by notes that a's handler gave err, and gives how the attempt ended.
+func (a *attempted) by(of *client.Attempt, err error) client.Ended {
+	a.number, a.err = of.Number(), err
+	if err == nil {
+		return client.Ended{As: oncekeeper.SettledComplete, Response: &oncekeeper.Response{}}
+	}
+	return client.EndedBy(err)
+}
+
 // judge gives what became of a message of which Run gave result and err. A delay is
 // what the service asks for.
 func judge(result client.Result, err error, ran attempted) Result {

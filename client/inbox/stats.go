@@ -3,7 +3,7 @@ package inbox
 import "sync/atomic"
 
 // Stats counts tries to handle a message since the start: one for each call of
-// Handle, and for each round of HandleWait. Every try is in one of them.
+// Handle, for each round of HandleWait, and for each message of HandleAll and HandleEach. Every try is in one of them.
 type Stats struct {
 	// Handled: this try handled the message. Duplicate: it was handled before.
 	Handled, Duplicate int64
