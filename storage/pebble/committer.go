@@ -20,6 +20,7 @@ type round struct {
 	writes []*entry
 	// scratch is what encodings are made in, for as long as the round lasts.
 	scratch []byte
+	lookup  lookup
 	// read is how many bytes of records the round holds.
 	read int
 	// free is how much of the disk is, asked once a round.
@@ -69,6 +70,7 @@ func (s *Store) commitRound(batch []queued) (ran int, err error) {
 			ran++
 			batch[ran-1].task.run(r)
 		}
+		r.lookup.close()
 		return r.commit()
 	})
 	if s.scratch = r.scratch; cap(s.scratch) > maxScratch {
@@ -90,7 +92,7 @@ func (r *round) get(key oncekeeper.Key) (*oncekeeper.KeyRecord, error) {
 	if rec == nil {
 		var size int
 		var err error
-		if rec, size, err = readRecord(r.store.db, key, at); err != nil {
+		if rec, size, err = r.lookup.record(r.store.db, key, at); err != nil {
 			return nil, r.store.unavailable("reading a record", err)
 		}
 		r.read += size
@@ -254,16 +256,15 @@ func indexEntries(rec *oncekeeper.KeyRecord) [indexes]indexEntry {
 	return entries
 }
 
-// readRecord gives the record of key, which lies at recordKey, nil for none, and its
-// size on disk.
-func readRecord(from pebble.Reader, key oncekeeper.Key, recordKey []byte) (*oncekeeper.KeyRecord, int, error) {
+// readRecord gives the record of key, which lies at recordKey; nil for none.
+func readRecord(from pebble.Reader, key oncekeeper.Key, recordKey []byte) (*oncekeeper.KeyRecord, error) {
 	value, closer, err := from.Get(recordKey)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, 0, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	rec, err := codec.Decode(key, value)
-	return rec, len(value), errors.Join(err, closer.Close())
+	return rec, errors.Join(err, closer.Close())
 }

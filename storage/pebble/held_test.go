@@ -19,7 +19,7 @@ func (s *Store) checkHeld(t *testing.T, held int) {
 	}
 	sum := 0
 	for key, rec := range s.held.records {
-		onDisk, _, err := readRecord(s.db, key, recordKey(key))
+		onDisk, err := readRecord(s.db, key, recordKey(key))
 		if err != nil || !cmp.Equal(onDisk, rec) {
 			t.Errorf("the record that is held is not the one on the disk (%v): %s", err, cmp.Diff(onDisk, rec))
 		}

@@ -216,7 +216,7 @@ func (l *ledger) restores(i image) error {
 // before the latest that was acknowledged.
 func (l *ledger) holds(s *Store, i image) error {
 	for _, key := range ledgerKeys {
-		rec, _, err := readRecord(s.db, key, recordKey(key))
+		rec, err := readRecord(s.db, key, recordKey(key))
 		if err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (l *ledger) goesOn(s *Store, i image, clk *clock.Manual) error {
 		return fmt.Errorf("the clock is at %v, and something was written at %v", at.Now.Time(), i.written.Time())
 	}
 	for _, key := range ledgerKeys {
-		rec, _, err := readRecord(s.db, key, recordKey(key))
+		rec, err := readRecord(s.db, key, recordKey(key))
 		if err != nil {
 			return err
 		}

@@ -73,8 +73,7 @@ func recordAt(view *pebble.Snapshot, iter *pebble.Iterator, order storage.Order)
 		if err != nil {
 			return nil, err
 		}
-		rec, _, err := readRecord(view, key, recordKey(key))
-		return rec, err
+		return readRecord(view, key, recordKey(key))
 	}
 	key, err := decodeKey(iter.Key()[1:])
 	if err != nil {
