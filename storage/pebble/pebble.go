@@ -155,12 +155,25 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
+// memTableBytes is how much is gathered in memory, and in the log, before it goes
+// into a file: of a pair within it the file has one record and no more, and none of
+// the entry that the attempt had in an index.
+const memTableBytes = 32 << 20
+
+// blockBytes is what is read at a time. A record takes some half a KiB, so Pebble's
+// own 4 KiB would be an index of one entry for seven records: of ten million of them it
+// takes about 100 MiB, and does not stay in memory beside the filters. Of these it takes
+// a quarter.
+const blockBytes = 16 << 10
+
 func (s *Store) options(lock *pebble.Lock) *pebble.Options {
 	opts := &pebble.Options{
-		FS:                 orderedFS{privateFS{s.cfg.FS}},
-		Lock:               lock,
-		CacheSize:          s.cfg.CacheBytes,
-		MemTableSize:       32 << 20,
+		FS:   orderedFS{privateFS{s.cfg.FS}},
+		Lock: lock,
+		// Pebble takes the memory of two tables out of the cache's, and would leave half
+		// of it for blocks.
+		CacheSize:          s.cfg.CacheBytes + 2*memTableBytes,
+		MemTableSize:       memTableBytes,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             &s.engine,
 		EventListener:      &pebble.EventListener{DataCorruption: s.damaged},
@@ -168,6 +181,7 @@ func (s *Store) options(lock *pebble.Lock) *pebble.Options {
 	for i := range opts.Levels {
 		// A fresh Begin looks for a record that is not there.
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		opts.Levels[i].BlockSize = blockBytes
 	}
 	return opts
 }
