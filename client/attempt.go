@@ -31,9 +31,13 @@ type Attempt struct {
 	parent   *Attempt // the attempt inside which this one runs
 	outage   Outage   // how it runs where the service gave no verdict
 
-	// ctx is the function's: ended with errOver once it has returned. lose ends it.
-	ctx  context.Context
-	lose context.CancelCauseFunc
+	// ctx is the function's: ended with errOver once it has returned. lose ends it, by
+	// end.
+	ctx context.Context
+	end context.CancelCauseFunc
+	// endKeeping ends the keeping of the lease, and waits for nothing; nil where none
+	// is kept.
+	endKeeping func()
 	// saving lets one checkpoint be saved at a time, so that a retried one never
 	// replaces a later one.
 	saving chan struct{}
@@ -43,6 +47,15 @@ type Attempt struct {
 	resource   string
 	returned   bool
 	notRun     error
+}
+
+// lose ends the function's context. Its lease is kept until the attempt is settled
+// where the function has returned, and no longer where anything else ended it.
+func (a *Attempt) lose(cause error) {
+	a.end(cause)
+	if a.endKeeping != nil && !errors.Is(context.Cause(a.ctx), errOver) {
+		a.endKeeping()
+	}
 }
 
 // Key is the key that is being run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -61,21 +62,24 @@ func (c *Client) carry(ctx context.Context, req Request, r *receipts, g *Grant, 
 
 // startKeeping keeps the attempt's lease until it is stopped, also while it is looked
 // for a receipt before the function, and while that is closed after it; but no longer
-// than the function may run.
+// than the function may run. Most attempts are over before there is anything to do for
+// their lease, and have no goroutine for it.
 func (a *Attempt) startKeeping(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(a.ctx, func() {
-		if !errors.Is(context.Cause(a.ctx), errOver) {
-			cancel()
-		}
-	})
 	kept := make(chan struct{})
-	go func() {
+	left, _ := a.lease.left()
+	due := a.client.clock.AfterFunc(min(a.lease.renewIn(), left), func() {
 		defer close(kept)
 		a.keep(ctx, a.lose)
-	}()
-	return func() {
+	})
+	a.endKeeping = sync.OnceFunc(func() {
 		cancel()
+		if due.Stop() {
+			close(kept)
+		}
+	})
+	return func() {
+		a.endKeeping()
 		<-kept
 	}
 }

@@ -184,7 +184,7 @@ func (c *Client) newAttempt(ctx context.Context, req Request, g *Grant, l *lease
 		saving: make(chan struct{}, 1), checkpoint: g.Checkpoint,
 	}
 	a.parent, _ = AttemptFromContext(ctx)
-	a.ctx, a.lose = context.WithCancelCause(context.WithValue(downstream.WithAttempt(context.WithoutCancel(ctx), req.Key), attemptKey{}, a))
+	a.ctx, a.end = context.WithCancelCause(context.WithValue(downstream.WithAttempt(context.WithoutCancel(ctx), req.Key), attemptKey{}, a))
 	return a
 }
 
