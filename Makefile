@@ -78,6 +78,10 @@ sweep-proof: modules postgres ## Sweep two million records under load on each st
 	ONCEKEEPER_SWEEP_RECORDS=2000000 go test -run '^$$' -bench UnderLoad -benchtime 1x -v -timeout 90m ./scenarios/sweeping
 	go test -run '^$$' -bench Sweep -benchtime 500000x ./storage/pebble ./storage/postgres
 
+.PHONY: abuse-proof
+abuse-proof: modules ## Compare what others wait in quiet and under each kind of abuse (six minutes, a quiet machine)
+	go test -run '^$$' -bench UnderAbuse -benchtime 1x -v -timeout 30m ./scenarios/abuse
+
 .PHONY: fuzz
 fuzz: modules ## Fuzz every target for FUZZTIME (30s), or those that fit FUZZ=regexp
 	tools/fuzz

@@ -87,6 +87,7 @@ func (s *Server) identify(ctx context.Context) (context.Context, error) {
 	if err != nil {
 		return nil, s.statusOf(ctx, err, "")
 	}
+	connectionIsKnown(ctx)
 	return auth.NewContext(ctx, p), nil
 }
 

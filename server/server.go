@@ -51,6 +51,9 @@ type Config struct {
 	// MaxWaiters bounds the Begins that wait at once, in all and for one key; past
 	// that they are answered in progress. Defaults: 10,000 and 1,000.
 	MaxWaiters, MaxWaitersPerKey int
+	// MaxConnections bounds those that are open at once; past that they are closed as
+	// they come. One address has three quarters of them at the most. Default: 16,384.
+	MaxConnections int
 	// Sweep is how what has expired is deleted.
 	Sweep Sweeping
 	// BackupDir is where Backup makes backups, on this host. Default: Backup is refused.
@@ -80,6 +83,7 @@ type Server struct {
 	faults    *faultLog
 	trust     *auth.Trust
 	strangers *faultLog
+	conns     *connections
 	health    *health.Server
 	grpc      *grpc.Server
 	// streams ends when those who watch the health must go; endStreams ends it.
@@ -114,6 +118,7 @@ func New(cfg Config) (*Server, error) {
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.faults = newFaultLog(s.clock, "calls are answered with a passing fault")
 	s.strangers = newFaultLog(s.clock, "calls are refused: it is not known who makes them")
+	s.conns = &connections{max: orDefault(cfg.MaxConnections, 16_384), judged: s.trust != nil, clock: s.clock, log: s.log, from: map[string]int{}}
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.watch = newWatcher(s)
 	s.sweeper = &sweeper{store: s.store, clock: s.clock, log: s.log, cfg: sweep, failed: s.logUnasked}
@@ -148,8 +153,11 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(strictCodec{}),
 		// A batch of settlements, or one with the largest response.
 		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(4096),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(beginTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: idleTimeout,
 			// Connections end now and then, so that callers balance over servers.
 			MaxConnectionAge:      30 * time.Minute,
 			MaxConnectionAgeGrace: time.Minute,
@@ -188,7 +196,7 @@ func (s *Server) recovered(ctx context.Context, fault any) error {
 func (s *Server) Serve(lis net.Listener) error {
 	defer s.watch.start()()
 	defer s.sweeper.start()()
-	if err := s.grpc.Serve(lis); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(s.conns.bound(lis)); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil // Shutdown came first

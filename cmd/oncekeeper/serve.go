@@ -24,6 +24,7 @@ type serveCmd struct {
 	Migrate      bool          `env:"ONCEKEEPER_MIGRATE" help:"Bring the database's schema to what this version serves, before serving."`
 	Listen       string        `env:"ONCEKEEPER_LISTEN" default:"127.0.0.1:8460" help:"Address to serve gRPC on."`
 	Insecure     bool          `env:"ONCEKEEPER_INSECURE" help:"Serve off loopback although anyone who reaches the port may call, or read what is said."`
+	MaxConns     int           `name:"max-connections" env:"ONCEKEEPER_MAX_CONNECTIONS" default:"16384" help:"How many connections may be open at once, three quarters of them from one address; fewer where the system allows fewer open files."`
 	Drain        time.Duration `env:"ONCEKEEPER_DRAIN" default:"30s" help:"How long calls under way may take to finish on SIGTERM."`
 
 	// AnswerEmptyCalls is bench's: it measures a service of its own.
@@ -61,6 +62,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if err := c.trustFlags.check(); err != nil {
 		return err
+	}
+	if c.MaxConns < 1 {
+		return fmt.Errorf("--max-connections %d: nobody could call: give 1 or more", c.MaxConns)
 	}
 	return c.checkListen()
 }
@@ -115,7 +119,7 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	if err != nil {
 		return err
 	}
-	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, Metrics: reg, Trust: trusted.trust, Options: trusted.options}
+	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, MaxConnections: boundConnections(ctx, c.MaxConns, openFiles(), log), Metrics: reg, Trust: trusted.trust, Options: trusted.options}
 	if c.AnswerEmptyCalls {
 		cfg.Options = append(cfg.Options, grpc.ChainUnaryInterceptor(bench.AnswerEmptyCalls))
 	}
