@@ -57,6 +57,9 @@ func (c *Client) carry(ctx context.Context, req Request, r *receipts, g *Grant, 
 	a.lose(errOver)
 	end := r.conclude(ctx, a.token, done)
 	stopKeeping()
+	if c.answersFirst(req, done) {
+		return c.answerFirst(ctx, r, a, done, end), nil
+	}
 	return c.reply(ctx, r, a, done, end, c.settleAttempt(ctx, a, end))
 }
 

@@ -14,7 +14,8 @@ import (
 // Client speaks to one Oncekeeper service. It may be used from any goroutine,
 // needs no closing: the connection is its caller's. Its goroutines end with its
 // calls, but that a Begin whose answer was lost is asked for again, and what it
-// was granted given back, for some seconds (a bounded number at once).
+// was granted given back, for some seconds (a bounded number at once); and that what
+// is answered first is settled meanwhile, which Drain waits for.
 type Client struct {
 	service pb.IdempotencyServiceClient
 	// begins and settlements are nil where each call goes alone.
@@ -32,6 +33,8 @@ type Client struct {
 	waits chan struct{}
 	// takeBacks holds one token for every lost answer that is being asked for.
 	takeBacks chan struct{}
+
+	answered answeredFirst
 
 	callTimeout      time.Duration
 	settleTimeout    time.Duration
@@ -56,6 +59,7 @@ func New(cc grpc.ClientConnInterface, opts ...Option) *Client {
 		budget:           pace.NewBudget(DefaultRetryTokens, DefaultRetryTokenRatio),
 		waits:            make(chan struct{}, DefaultMaxWaits),
 		takeBacks:        make(chan struct{}, maxTakeBacks),
+		answered:         answeredFirst{most: DefaultMaxAnsweredFirst},
 		callTimeout:      DefaultCallTimeout,
 		settleTimeout:    DefaultSettleTimeout,
 		receiptTimeout:   DefaultReceiptTimeout,

@@ -101,3 +101,16 @@ func ExampleClient_Run() {
 		return response.Body, nil
 	}
 }
+
+// A server whose guard answers first is stopped in this order.
+func ExampleClient_Drain() {
+	var conn *grpc.ClientConn // grpc.NewClient(…)
+	keeper := client.New(conn, client.WithMaxAnsweredFirst(1000))
+
+	_ = func(guarded *grpc.Server) error {
+		guarded.GracefulStop() // nobody is answered any more
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		return errors.Join(keeper.Drain(ctx), conn.Close())
+	}
+}

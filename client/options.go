@@ -107,7 +107,8 @@ type Unsettled struct {
 }
 
 // WithUnsettled calls f for every attempt that could not be settled, in the
-// goroutine that ran it.
+// goroutine that ran it, or of Request.AnswerFirst in one of the client's, perhaps
+// several at once.
 func WithUnsettled(f func(Unsettled)) Option { return func(c *Client) { c.unsettled = f } }
 
 func hostname() string {

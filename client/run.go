@@ -46,12 +46,24 @@ type Request struct {
 	// one runs, or the key is held.
 	Reconcile Reconcile
 
+	// AnswerFirst has Run return what the attempt's own InTx committed while it is
+	// being settled, so that its caller waits for one round trip and not for two; it
+	// needs Receipts. Everything else is settled first: what has no receipt of this
+	// attempt, a failure, any attempt where Hold is set, of a batch, or where
+	// WithMaxAnsweredFirst are under way or Drain was called. A process that dies between leaves an
+	// attempt whose lease ends, and the next one finds the receipt and gives the same
+	// bytes; callers that come meanwhile are told InProgress. That the settlement
+	// failed is logged, counted (Stats) and told to WithUnsettled.
+	AnswerFirst bool
+
 	sight *sight
 }
 
 // check gives what is wrong with the request itself.
 func (r Request) check() error {
 	switch {
+	case r.AnswerFirst && r.Receipts == nil:
+		return fmt.Errorf("%w: to answer before an attempt is settled takes a store of receipts", oncekeeper.ErrInvalidRequest)
 	case (r.Receipts == nil) != (r.Codec == nil):
 		return fmt.Errorf("%w: a request has a store of receipts and a codec, or neither", oncekeeper.ErrInvalidRequest)
 	case r.Outage == OutageReceiptsOnly && r.Receipts == nil:
@@ -93,6 +105,9 @@ type Result struct {
 	// other attempt's outcome is known; and ErrReceipts where the receipt could not be
 	// closed, so that the attempt was settled as unknown.
 	Unsettled error
+
+	// Settling: the attempt that ran was answered first, and is being settled.
+	Settling bool
 
 	// Outcome of an earlier attempt, by the service or by its receipt.
 	Outcome *oncekeeper.Outcome

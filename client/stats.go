@@ -26,13 +26,16 @@ type Stats struct {
 	// OutageReceipts and OutageOpen: functions that ran while the service gave no
 	// verdict, under the receipt alone, and unguarded.
 	OutageReceipts, OutageOpen int64
+	// AnsweredFirst: attempts that were answered before they were settled;
+	// AnsweredFirstLost: and could not be settled after it, so that the receipt tells.
+	AnsweredFirst, AnsweredFirstLost int64
 }
 
 type counter = *atomic.Int64
 
 type counters struct {
 	looked, lookedFound, closed, closedFound, applied, anothers, receiptsFailed, unclosed,
-	reconciled, cannotTell, outageReceipts, outageOpen atomic.Int64
+	reconciled, cannotTell, outageReceipts, outageOpen, answeredFirst, answeredFirstLost atomic.Int64
 }
 
 // Stats gives what was counted so far.
@@ -43,6 +46,7 @@ func (c *Client) Stats() Stats {
 		Applied: s.applied.Load(), Anothers: s.anothers.Load(), ReceiptsFailed: s.receiptsFailed.Load(), Unclosed: s.unclosed.Load(),
 		Reconciled: s.reconciled.Load(), CannotTell: s.cannotTell.Load(),
 		OutageReceipts: s.outageReceipts.Load(), OutageOpen: s.outageOpen.Load(),
+		AnsweredFirst: s.answeredFirst.Load(), AnsweredFirstLost: s.answeredFirstLost.Load(),
 	}
 }
 

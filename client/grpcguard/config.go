@@ -49,6 +49,12 @@ type Config struct {
 	// client/receipt/pgxreceipt or sqlreceipt. What InTx gives is the method's own
 	// response.
 	Receipts receipt.Store
+	// AnswerFirst answers with what a handler's InTx committed while the attempt is
+	// being settled: the caller waits for one round trip to Oncekeeper, not for two. It
+	// needs Receipts. Methods with hold, or with NoReceipts, are settled first, as all
+	// else is that a handler's own InTx did not commit: see client.Request.AnswerFirst.
+	// Whoever stops the server calls client.Client.Drain after it.
+	AnswerFirst bool
 	// InProgressUnavailable answers IN_PROGRESS as UNAVAILABLE rather than ABORTED,
 	// for callers whose retry policy knows that code alone.
 	InProgressUnavailable bool
@@ -108,6 +114,9 @@ func (cfg *Config) check(keeper *client.Client) error {
 	}
 	if cfg.Tenant == nil {
 		return errors.New("grpcguard: Config.Tenant is required: without it, one tenant could replay another's answers")
+	}
+	if cfg.AnswerFirst && cfg.Receipts == nil {
+		return errors.New("grpcguard: Config.AnswerFirst needs Config.Receipts: without them, what was answered could be run again")
 	}
 	if cfg.Wait == 0 {
 		cfg.Wait = DefaultWait

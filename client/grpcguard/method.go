@@ -89,6 +89,7 @@ func (cfg *Config) newMethod(m methodoptions.Method, changes Method, answers map
 			Hold: options.GetHold(), MaxAttempts: options.GetMaxAttempts(),
 			Wait: max(0, wait), MaxRunTime: changes.MaxRunTime,
 			Receipts: store, Outage: changes.Outage,
+			AnswerFirst: cfg.AnswerFirst && store != nil && !options.GetHold(),
 		},
 		digest: digest, reply: typeOf(m.Descriptor.Output()), table: table, reconcile: changes.Reconcile,
 	}, nil

@@ -46,6 +46,13 @@ type Config struct {
 	// Receipts is where handlers leave a receipt of their effect, by InTx of
 	// client/receipt/pgxreceipt or sqlreceipt. What InTx gives is a Response.
 	Receipts receipt.Store
+	// AnswerFirst answers with what a handler's InTx committed while the attempt is
+	// being settled: the caller waits for one round trip to Oncekeeper, not for two. It
+	// needs Receipts. Operations with WithHold or WithoutReceipts are settled first, as
+	// all else is that a handler's own InTx did not commit: see
+	// client.Request.AnswerFirst. Whoever stops the server calls client.Client.Drain
+	// after it.
+	AnswerFirst bool
 	// Documentation is the address of what the API says of its keys. Refusals carry
 	// it as Link, rel="describedby", which the draft asks for.
 	Documentation string
@@ -61,6 +68,9 @@ func (cfg *Config) check(keeper *client.Client) error {
 	}
 	if cfg.Tenant == nil {
 		return errors.New("httpguard: Config.Tenant is required: without it, one tenant could replay another's answers")
+	}
+	if cfg.AnswerFirst && cfg.Receipts == nil {
+		return errors.New("httpguard: Config.AnswerFirst needs Config.Receipts: without them, what was answered could be run again")
 	}
 	if cfg.Wait == 0 {
 		cfg.Wait = DefaultWait

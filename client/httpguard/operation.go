@@ -127,6 +127,7 @@ func newOperation(g *Guard, name string, options []Option) (*operation, error) {
 	if o.request.Outage == client.OutageReceiptsOnly && o.request.Receipts == nil {
 		faults = append(faults, fmt.Errorf("outage mode %q needs Config.Receipts", o.request.Outage))
 	}
+	o.request.AnswerFirst = g.cfg.AnswerFirst && o.request.Receipts != nil && !o.request.Hold
 	replay, err := readNames(slices.Concat(alwaysReplayed, g.cfg.ReplayHeader, o.named))
 	o.replay = replay
 	if err := errors.Join(append(faults, err, o.table.check())...); err != nil {
