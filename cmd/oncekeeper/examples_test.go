@@ -21,6 +21,7 @@ var example = regexp.MustCompile(`(?m)^ +(oncekeeper .*)$`)
 type examplePlace struct {
 	keeper   pb.IdempotencyServiceClient
 	business *business
+	probes   string // the address of that service's port for probes
 }
 
 // onPebbleAndPostgres gives a place beside a service on each store. What the
@@ -33,7 +34,7 @@ func onPebbleAndPostgres(t *testing.T, test func(t *testing.T, kind string, p ex
 			if kind == "postgres" {
 				store, own = pgtest.Database(t), pgtest.Database(t)
 			}
-			address, _ := serving(t, "--store", store, "--backup-dir", t.TempDir())
+			address, log := serving(t, "--store", store, "--backup-dir", t.TempDir(), "--http", "127.0.0.1:0")
 			t.Chdir(t.TempDir())
 			write(t, "policy.yaml", goodPolicy)
 			write(t, "principals.yaml", goodPrincipals)
@@ -42,7 +43,8 @@ func onPebbleAndPostgres(t *testing.T, test func(t *testing.T, kind string, p ex
 			} {
 				t.Setenv("ONCEKEEPER_"+name, value)
 			}
-			test(t, kind, examplePlace{dialled(t, address), newBusiness(t, dialect)})
+			probes := log.await(t, "probes and metrics")["http"].(string)
+			test(t, kind, examplePlace{dialled(t, address), newBusiness(t, dialect), probes})
 		})
 	}
 }
@@ -110,8 +112,11 @@ func (p examplePlace) run(t *testing.T, name string, args []string) (code int, s
 	command(t, "delete", "demo", "greet", "1", "--force", "--reason", "the last example", "--yes")
 	held(t, p.keeper, "greet", "1")
 	p.business.apply(t, "1")
-	if name == "serve" {
+	switch name {
+	case "serve":
 		return served(t, args)
+	case "ready": // serve's port is the environment's, and any one
+		args = append(args, "--http", p.probes)
 	}
 	return command(t, args...)
 }

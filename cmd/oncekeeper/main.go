@@ -24,6 +24,7 @@ const (
 // cli declares each setting once: flag, environment variable, default, help.
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run the service."`
+	Ready      readyCmd      `cmd:"" help:"Ask whether a service can answer calls: for health checks."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring a database's schema up to date, or show how far it is."`
 	Get        getCmd        `cmd:"" help:"Show what is known of a key."`
 	Resolve    resolveCmd    `cmd:"" help:"Decide a key that no attempt will settle."`
