@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 )
 
@@ -64,7 +65,7 @@ func BenchmarkKeys(b *testing.B) {
 // take 256 that wait.
 func BenchmarkQueue(b *testing.B) {
 	var q queue
-	q.init()
+	q.init(clock.System)
 	task := &applyTask{cmds: []lifecycle.Command{testBegin("order-1742", "")}}
 	var taken []queued
 	b.ReportAllocs()

@@ -174,6 +174,7 @@ func TestAFormatOfANewerVersionIsRefused(t *testing.T) {
 func TestTheQueueIsBounded(t *testing.T) {
 	gate := newGateFS(vfs.NewMem())
 	s := mustOpen(t, Config{Dir: "d", FS: gate})
+	s.queue.clock = clock.NewManual(time.Unix(1_800_000_000, 0)) // no machine is so slow that the queue is full by time
 	gate.shut()
 	done := make(chan storage.Result, maxQueuedTasks+2)
 	apply := func() { done <- s.Apply(t.Context(), testBegin("1", ""))[0] }
@@ -195,4 +196,25 @@ func TestTheQueueIsBounded(t *testing.T) {
 			t.Fatalf("a call that was taken got %v", got.Err)
 		}
 	}
+}
+
+func TestTheQueueIsBoundedInTime(t *testing.T) {
+	hands := clock.NewManual(time.Unix(1_800_000_000, 0))
+	var q queue
+	q.init(hands)
+	push := func(want error) {
+		t.Helper()
+		if _, err := q.push(&pingTask{}); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	push(nil)
+	hands.Advance(maxQueuedFor)
+	push(nil)
+	hands.Advance(time.Microsecond)
+	push(oncekeeper.ErrOverloaded) // the first has waited for too long
+	if tasks, ok := q.take(nil); !ok || len(tasks) != 2 {
+		t.Errorf("%d tasks were taken, want both", len(tasks))
+	}
+	push(nil)
 }

@@ -28,10 +28,16 @@ func TestTheCacheIsForBlocks(t *testing.T) {
 	if err := s.db.Compact(t.Context(), []byte{spaceMeta}, []byte{spaceExpiry + 1}, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Read(t.Context(), ids...); err != nil {
-		t.Fatal(err)
+	var cached int64
+	// Pebble lets go of a table some time after it was written into a file.
+	for range 100 {
+		s.held = heldRecords{} // what is held is read from no file
+		if _, err := s.Read(t.Context(), ids...); err != nil {
+			t.Fatal(err)
+		}
+		if cached = s.db.Metrics().BlockCache.Size; cached >= size/2 {
+			return
+		}
 	}
-	if cached := s.db.Metrics().BlockCache.Size; cached < size/2 {
-		t.Errorf("of two MiB that were read %d bytes are in a cache of %d", cached, size)
-	}
+	t.Errorf("of two MiB that were read a hundred times %d bytes are in a cache of %d", cached, size)
 }

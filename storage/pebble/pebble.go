@@ -128,7 +128,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, errors.Join(err, s.closeDB())
 	}
 	s.clock = newStoreClock(cfg.Clock, last)
-	s.queue.init()
+	s.queue.init(clock.System)
 	go s.commitLoop()
 	return s, nil
 }
@@ -170,9 +170,10 @@ func (s *Store) options(lock *pebble.Lock) *pebble.Options {
 	opts := &pebble.Options{
 		FS:   orderedFS{privateFS{s.cfg.FS}},
 		Lock: lock,
-		// Pebble takes the memory of two tables out of the cache's, and would leave half
+		// Pebble takes the memory of tables out of the cache's (one that is written, one
+		// that is on its way into a file, one to be used again), and would leave a quarter
 		// of it for blocks.
-		CacheSize:          s.cfg.CacheBytes + 2*memTableBytes,
+		CacheSize:          s.cfg.CacheBytes + 3*memTableBytes,
 		MemTableSize:       memTableBytes,
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             &s.engine,

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
 )
 
 // The bounds of the queue: what may wait for the committer, and what it takes
@@ -13,8 +15,12 @@ import (
 const (
 	maxQueuedTasks = 16 << 10
 	maxQueuedBytes = 64 << 20
-	maxRoundTasks  = 2 << 10
-	maxRoundBytes  = 8 << 20
+	// maxQueuedFor is how long the first that waits may have waited when another comes:
+	// where the store has fallen so far behind, who comes is told at once, rather than
+	// wait beyond its patience for an answer that it no longer reads.
+	maxQueuedFor  = 2 * time.Second
+	maxRoundTasks = 2 << 10
+	maxRoundBytes = 8 << 20
 	// maxRoundRead bounds the records that a round holds in memory.
 	maxRoundRead = 16 << 20
 )
@@ -31,12 +37,14 @@ type task interface {
 }
 
 type queued struct {
-	task task
-	done chan struct{}
+	task  task
+	done  chan struct{}
+	since time.Duration
 }
 
-// queue is what waits for the committer, bounded in number and in bytes.
+// queue is what waits for the committer, bounded in number, in bytes and in time.
 type queue struct {
+	clock  clock.Clock
 	mu     sync.Mutex
 	ready  sync.Cond
 	tasks  []queued
@@ -46,7 +54,7 @@ type queue struct {
 
 var errQueueFull = fmt.Errorf("the store's queue is full: %w", oncekeeper.ErrOverloaded)
 
-func (q *queue) init() { q.ready.L = &q.mu }
+func (q *queue) init(c clock.Clock) { q.clock, q.ready.L = c, &q.mu }
 
 func (q *queue) push(t task) (done chan struct{}, err error) {
 	q.mu.Lock()
@@ -54,12 +62,12 @@ func (q *queue) push(t task) (done chan struct{}, err error) {
 	if q.closed {
 		return nil, fmt.Errorf("the store is closed: %w", oncekeeper.ErrStoreUnavailable)
 	}
-	size := t.bytes()
-	if len(q.tasks) >= maxQueuedTasks || (len(q.tasks) > 0 && q.bytes+size > maxQueuedBytes) {
+	size, now := t.bytes(), q.clock.Monotonic()
+	if len(q.tasks) > 0 && (len(q.tasks) >= maxQueuedTasks || q.bytes+size > maxQueuedBytes || now-q.tasks[0].since > maxQueuedFor) {
 		return nil, errQueueFull
 	}
 	done = make(chan struct{})
-	q.tasks = append(q.tasks, queued{t, done})
+	q.tasks = append(q.tasks, queued{task: t, done: done, since: now})
 	q.bytes += size
 	q.ready.Signal()
 	return done, nil

@@ -106,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	committers = max(1, min(committers, int(pool.Config().MaxConns)-1))
-	s.queue.init(committers, s.plan == PlanSingle)
+	s.queue.init(clock.System.Monotonic, committers, s.plan == PlanSingle)
 	s.writers = make(chan struct{}, committers)
 	return s, nil
 }

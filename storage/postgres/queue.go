@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
@@ -14,8 +15,12 @@ import (
 // The bounds of the queue: what may wait for a committer, and what one takes into
 // a batch.
 const (
-	maxQueued        = 16 << 10
-	maxQueuedBytes   = 64 << 20
+	maxQueued      = 16 << 10
+	maxQueuedBytes = 64 << 20
+	// maxQueuedFor is how long the first that waits may have waited when another comes:
+	// where the store has fallen so far behind, who comes is told at once, rather than
+	// wait beyond its patience for an answer that it no longer reads.
+	maxQueuedFor     = 2 * time.Second
 	maxBatchCommands = 512
 	maxBatchBytes    = 8 << 20
 )
@@ -26,6 +31,7 @@ type task struct {
 	cmds    []lifecycle.Command
 	results []storage.Result
 	bytes   int
+	since   time.Duration // queued
 	done    chan struct{}
 }
 
@@ -79,9 +85,10 @@ func (s *Store) commitBatch() bool {
 	return true
 }
 
-// queue is what waits for the committers, bounded in number and in bytes. There
-// are as many committers as work needs, up to a limit, and none without.
+// queue is what waits for the committers, bounded in number, in bytes and in time.
+// There are as many committers as work needs, up to a limit, and none without.
 type queue struct {
+	elapsed  func() time.Duration
 	mu       sync.Mutex
 	over     sync.Cond // a committer is
 	tasks    []*task
@@ -95,7 +102,8 @@ type queue struct {
 	share bool
 }
 
-func (q *queue) init(committers int, share bool) {
+func (q *queue) init(elapsed func() time.Duration, committers int, share bool) {
+	q.elapsed = elapsed
 	q.over.L = &q.mu
 	q.limit = committers
 	q.share = share
@@ -126,7 +134,8 @@ func (q *queue) push(t *task) (commit bool, err error) {
 	if q.closed {
 		return false, errClosed
 	}
-	if len(q.tasks) > 0 && (q.commands+len(t.cmds) > maxQueued || q.bytes+t.bytes > maxQueuedBytes) {
+	t.since = q.elapsed()
+	if len(q.tasks) > 0 && (q.commands+len(t.cmds) > maxQueued || q.bytes+t.bytes > maxQueuedBytes || t.since-q.tasks[0].since > maxQueuedFor) {
 		return false, errQueueFull
 	}
 	q.tasks = append(q.tasks, t)

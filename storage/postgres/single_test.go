@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 	"github.com/oncekeeper/oncekeeper/storage"
 	"github.com/oncekeeper/oncekeeper/storage/postgres/pgtest"
@@ -143,7 +145,7 @@ func TestMoreIsSweptAtOnceThanAPipelineHolds(t *testing.T) {
 
 func TestCommittersShareWhatWaits(t *testing.T) {
 	var q queue
-	q.init(4, true)
+	q.init(clock.System.Monotonic, 4, true)
 	for range 42 {
 		if _, err := q.push(&task{cmds: make([]lifecycle.Command, 1)}); err != nil {
 			t.Fatal(err)
@@ -162,6 +164,27 @@ func TestCommittersShareWhatWaits(t *testing.T) {
 	if got := len(q.take()); got != maxPipelined {
 		t.Errorf("a committer took %d, want %d", got, maxPipelined)
 	}
+}
+
+func TestTheQueueIsBoundedInTime(t *testing.T) {
+	hands := clock.NewManual(time.Unix(1_800_000_000, 0))
+	var q queue
+	q.init(hands.Monotonic, 0, false)
+	push := func(want error) {
+		t.Helper()
+		if _, err := q.push(&task{cmds: make([]lifecycle.Command, 1)}); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	push(nil)
+	hands.Advance(maxQueuedFor)
+	push(nil)
+	hands.Advance(time.Microsecond)
+	push(oncekeeper.ErrOverloaded) // the first has waited for too long
+	if tasks := q.take(); len(tasks) != 2 {
+		t.Errorf("%d tasks were taken, want both", len(tasks))
+	}
+	push(nil)
 }
 
 // Nodes have clocks of their own, and Citus refuses a function that is not the same
