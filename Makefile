@@ -131,8 +131,16 @@ proto-languages: ## Check that a plain protoc makes Java, Kotlin, Python and C# 
 generate-check: bin/buf bin/protoc-gen-go bin/protoc-gen-go-grpc ## Check that the generated code is what its sources give
 	tools/generate-check
 
+.PHONY: deploy-check
+deploy-check: modules promtool ## Check deploy/: build the image's binary and serve with it, and play the alerts
+	tools/deploy-check
+
+.PHONY: promtool
+promtool:
+	tools/promtool
+
 .PHONY: ci
-ci: lint proto-lint generate-check proto-languages test race ## Run everything that CI runs
+ci: lint proto-lint generate-check proto-languages deploy-check test race ## Run everything that CI runs
 
 # Generated files
 
