@@ -88,6 +88,7 @@ func (s *Server) identify(ctx context.Context) (context.Context, error) {
 		return nil, s.statusOf(ctx, err, "")
 	}
 	connectionIsKnown(ctx)
+	seePrincipal(ctx, p)
 	return auth.NewContext(ctx, p), nil
 }
 
@@ -134,8 +135,12 @@ func (s *Server) permit(ctx context.Context, method string, key *pb.Key) error {
 	return s.denied(ctx, method)
 }
 
+// denied is what who calls may not do. It is logged now and then: who is refused
+// cannot be told more, and who serves has to know.
 func (s *Server) denied(ctx context.Context, method string) error {
-	return fmt.Errorf("%w: principal %s, %s", oncekeeper.ErrPermissionDenied, auth.FromContext(ctx).Name(), method)
+	principal := auth.FromContext(ctx).Name()
+	s.refused.log(ctx, s.log, principal, method)
+	return fmt.Errorf("%w: principal %s, %s", oncekeeper.ErrPermissionDenied, principal, method)
 }
 
 // scopes gives what of tenant and operation, an empty one of which stands for all,

@@ -44,7 +44,9 @@ func (s *Server) begin(ctx context.Context, cmd lifecycle.Begin, wait time.Durat
 		if res.Refusal() != nil || res.Verdict != lifecycle.InProgress {
 			return res, waited
 		}
+		woken := s.spans.asleep(ctx)
 		answer := s.sleep(ctx, w, over, res)
+		woken(answer)
 		// Who may no longer ask is told so, and neither an answer nor a grant.
 		if err := s.stillMay(ctx, cmd.Key); err != nil && ctx.Err() == nil {
 			return storage.Result{Err: err}, 0

@@ -18,6 +18,7 @@ import (
 type measured struct {
 	storage.Store
 	clock clock.Clock
+	spans spans
 	calls [len(storeCalls)]storeCall
 }
 
@@ -67,19 +68,28 @@ func (m *measured) leave(of *storeCall, since time.Duration) {
 	of.took.Add(int64(m.clock.Monotonic() - since))
 }
 
-// fault counts err where it is one. That a caller left is none, nor that it asks
-// for what cannot be given.
+// fault counts err where it is one.
 func (c *storeCall) fault(err error) {
+	if kind, is := faultOf(err); is {
+		c.faults[kind].Add(1)
+	}
+}
+
+// faultOf gives which fault err is. That a caller left is none, nor that it asks for
+// what cannot be given.
+func faultOf(err error) (kind int, is bool) {
 	switch {
 	case err == nil:
+		return 0, false
 	case errors.Is(err, oncekeeper.ErrStoreUnavailable):
-		c.faults[faultUnavailable].Add(1)
+		return faultUnavailable, true
 	case errors.Is(err, oncekeeper.ErrOverloaded):
-		c.faults[faultOverloaded].Add(1)
+		return faultOverloaded, true
 	case errors.Is(err, oncekeeper.ErrAskAlone), errors.Is(err, oncekeeper.ErrInvalidRequest),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errTimeIsUp):
+		return 0, false
 	default:
-		c.faults[faultInternal].Add(1)
+		return faultInternal, true
 	}
 }
 
@@ -87,10 +97,12 @@ func (c *storeCall) fault(err error) {
 func (m *measured) Apply(ctx context.Context, cmds ...lifecycle.Command) []storage.Result {
 	call, since := m.enter(callApply)
 	defer m.leave(call, since)
+	ctx, span := m.spans.storeCall(ctx, callApply, len(cmds))
 	results := m.Store.Apply(ctx, cmds...)
 	for _, res := range results {
 		call.fault(res.Err)
 	}
+	endCall(span, worst(results))
 	return results
 }
 
@@ -98,8 +110,10 @@ func (m *measured) Apply(ctx context.Context, cmds ...lifecycle.Command) []stora
 func (m *measured) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Snapshot, error) {
 	call, since := m.enter(callRead)
 	defer m.leave(call, since)
+	ctx, span := m.spans.storeCall(ctx, callRead, len(keys))
 	found, err := m.Store.Read(ctx, keys...)
 	call.fault(err)
+	endCall(span, err)
 	return found, err
 }
 
@@ -107,8 +121,10 @@ func (m *measured) Read(ctx context.Context, keys ...oncekeeper.Key) (storage.Sn
 func (m *measured) List(ctx context.Context, q storage.ListQuery) (storage.Page, error) {
 	call, since := m.enter(callList)
 	defer m.leave(call, since)
+	ctx, span := m.spans.storeCall(ctx, callList, 1)
 	page, err := m.Store.List(ctx, q)
 	call.fault(err)
+	endCall(span, err)
 	return page, err
 }
 
@@ -116,7 +132,9 @@ func (m *measured) List(ctx context.Context, q storage.ListQuery) (storage.Page,
 func (m *measured) Sweep(ctx context.Context, q storage.SweepQuery) (storage.Swept, error) {
 	call, since := m.enter(callSweep)
 	defer m.leave(call, since)
+	ctx, span := m.spans.storeCall(ctx, callSweep, 1)
 	swept, err := m.Store.Sweep(ctx, q)
 	call.fault(err)
+	endCall(span, err)
 	return swept, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -64,6 +65,11 @@ type Config struct {
 	// Metrics is where the server's numbers are registered, one server to a registry.
 	// Default: nowhere.
 	Metrics prometheus.Registerer
+	// TracerProvider makes a span of each call, and of what the store and a wait take of
+	// it: docs/tracing.md. Default: none is made.
+	TracerProvider trace.TracerProvider
+	// AccessLog says which calls leave a line in Logger. Default: none.
+	AccessLog AccessLog
 	// Options go to grpc.NewServer, behind the server's own.
 	Options []grpc.ServerOption
 }
@@ -84,6 +90,9 @@ type Server struct {
 	trust     *auth.Trust
 	strangers *faultLog
 	conns     *connections
+	refused   *refusedLog
+	spans     spans
+	access    *accessLog
 	health    *health.Server
 	grpc      *grpc.Server
 	// streams ends when those who watch the health must go; endStreams ends it.
@@ -114,11 +123,17 @@ func New(cfg Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if err := cfg.AccessLog.check(); err != nil {
+		return nil, err
+	}
+	s.spans, s.access = newSpans(cfg.TracerProvider), newAccessLog(cfg.AccessLog, s.clock)
 	s.store = measure(cfg.Store, s.clock)
+	s.store.spans = s.spans
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.faults = newFaultLog(s.clock, "calls are answered with a passing fault")
 	s.strangers = newFaultLog(s.clock, "calls are refused: it is not known who makes them")
 	s.conns = &connections{max: orDefault(cfg.MaxConnections, 16_384), judged: s.trust != nil, clock: s.clock, log: s.log, from: map[string]int{}}
+	s.refused = newRefusedLog(s.clock)
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.watch = newWatcher(s)
 	s.sweeper = &sweeper{store: s.store, clock: s.clock, log: s.log, cfg: sweep, failed: s.logUnasked}
@@ -149,7 +164,13 @@ const maxMessage = 4 << 20
 
 func (s *Server) options() []grpc.ServerOption {
 	unary, stream := s.trusted()
+	ours := func(fullMethod string) bool {
+		_, is := s.counts.Place(fullMethod)
+		return is
+	}
 	return append(s.exposed.options(s),
+		s.spans.option(ours),
+		s.seeCalls(),
 		grpc.ForceServerCodecV2(strictCodec{}),
 		// A batch of settlements, or one with the largest response.
 		grpc.MaxRecvMsgSize(maxMessage),

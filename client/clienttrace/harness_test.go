@@ -81,6 +81,9 @@ func says(t *testing.T, s sdktrace.ReadOnlySpan, want map[string]any) {
 	got := map[string]any{}
 	for _, a := range s.Attributes() {
 		got[string(a.Key)] = a.Value.AsInterface()
+		if s.Name() == clienttrace.SpanName && !described()[string(a.Key)] {
+			t.Errorf("%s is not described", a.Key)
+		}
 	}
 	for name, value := range want {
 		if got[name] != value {

@@ -33,7 +33,9 @@ type serveCmd struct {
 	opsFlags
 	policyFlag
 	trustFlags
-	BackupDir string `env:"ONCEKEEPER_BACKUP_DIR" placeholder:"DIR" help:"Where oncekeeper backup may make backups of an embedded store, on this host: best on the file system of the store. Not set: nowhere."`
+	accessFlags
+	Traces    traceFlags `embed:"" prefix:"trace-"`
+	BackupDir string     `env:"ONCEKEEPER_BACKUP_DIR" placeholder:"DIR" help:"Where oncekeeper backup may make backups of an embedded store, on this host: best on the file system of the store. Not set: nowhere."`
 
 	Sweep sweepFlags `embed:"" prefix:"sweep-"`
 }
@@ -48,6 +50,8 @@ Examples:
   oncekeeper serve --store pebble:./payments --backup-dir ./backups --policy policy.yaml
 
   oncekeeper serve --principals principals.yaml
+
+  oncekeeper serve --trace-endpoint http://127.0.0.1:4317 --access-log 0.01 --access-log-refusals 1
 
   oncekeeper serve --migrate --sweep-interval 5m --log-format json`
 }
@@ -65,6 +69,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.MaxConns < 1 {
 		return fmt.Errorf("--max-connections %d: nobody could call: give 1 or more", c.MaxConns)
+	}
+	if err := errors.Join(c.accessFlags.check(), c.Traces.check()); err != nil {
+		return err
 	}
 	return c.checkListen()
 }
@@ -119,7 +126,12 @@ func (c *serveCmd) serve(ctx context.Context, store storage.Store, policies poli
 	if err != nil {
 		return err
 	}
-	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, MaxConnections: boundConnections(ctx, c.MaxConns, openFiles(), log), Metrics: reg, Trust: trusted.trust, Options: trusted.options}
+	spans, endTraces, err := c.Traces.start(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer endTraces()
+	cfg := server.Config{Store: store, Policies: policies, Logger: log, Sweep: c.Sweep.config(), BackupDir: backups, MaxConnections: boundConnections(ctx, c.MaxConns, openFiles(), log), Metrics: reg, Trust: trusted.trust, Options: trusted.options, TracerProvider: spans, AccessLog: c.accessFlags.config()}
 	if c.AnswerEmptyCalls {
 		cfg.Options = append(cfg.Options, grpc.ChainUnaryInterceptor(bench.AnswerEmptyCalls))
 	}
