@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/peer"
-
 	"github.com/oncekeeper/oncekeeper/clock"
 )
 
@@ -30,7 +28,11 @@ const (
 	// any case.
 	strangerBytes  = 32 << 20
 	strangersBytes = 256 << 20
-	strangerSpared = 32 << 10
+	strangerSpared = 64 << 10
+	// strangersCalls is how many calls at once are taken of connections that are nobody's
+	// yet, and strangerCallsSpared what each may make in any case.
+	strangersCalls      = 16 << 10
+	strangerCallsSpared = 8
 )
 
 // connections bounds those that are open, in all and from one address, and what is
@@ -45,8 +47,10 @@ type connections struct {
 
 	// strange is what was sent on open connections that are nobody's yet, in bytes.
 	strange atomic.Int64
-	open    atomic.Int64
-	refused atomic.Int64
+	// strangeCalls are under way on such.
+	strangeCalls atomic.Int64
+	open         atomic.Int64
+	refused      atomic.Int64
 
 	mu   sync.Mutex
 	from map[string]int
@@ -129,7 +133,10 @@ type connection struct {
 
 	// known: nothing is counted any more.
 	known atomic.Bool
-	mu    sync.Mutex
+	// strangeCalls began while nobody knew whose it is, and are under way.
+	strangeCalls atomic.Int64
+
+	mu sync.Mutex
 	// strange is what was read while nobody knew whose it is.
 	strange int64
 }
@@ -196,9 +203,7 @@ type address struct {
 
 // connectionIsKnown says that a call on ctx's connection is somebody's.
 func connectionIsKnown(ctx context.Context) {
-	if from, ok := peer.FromContext(ctx); ok {
-		if at, is := from.Addr.(*address); is {
-			at.of.isKnown()
-		}
+	if conn := connectionOf(ctx); conn != nil {
+		conn.isKnown()
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // onTheNetwork is a server on loopback, of one principal, shop.
-func onTheNetwork(t *testing.T, most int) (address string, log *logged) {
+func onTheNetwork(t *testing.T, most int) (address string, srv *server.Server, log *logged) {
 	t.Helper()
 	log = &logged{grown: make(chan struct{}, 1)}
 	srv, err := server.New(server.Config{
@@ -42,7 +42,7 @@ func onTheNetwork(t *testing.T, most int) (address string, log *logged) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return lis.Addr().String(), log
+	return lis.Addr().String(), srv, log
 }
 
 // knock opens a connection from an address, and says whether the server greets it.
@@ -59,7 +59,7 @@ func knock(t *testing.T, from, to string) (net.Conn, bool) {
 }
 
 func TestConnectionsAreBoundedInAllAndFromOneAddress(t *testing.T) {
-	address, log := onTheNetwork(t, 4)
+	address, _, log := onTheNetwork(t, 4)
 	var open []net.Conn
 	for range 3 {
 		conn, greeted := knock(t, "127.0.0.1", address)
@@ -92,7 +92,7 @@ func TestConnectionsAreBoundedInAllAndFromOneAddress(t *testing.T) {
 // A stranger's calls are refused one by one, and its connection is closed before it
 // has sent much; what a principal sends is not counted.
 func TestAStrangerWhoSendsMuchLosesItsConnection(t *testing.T) {
-	address, log := onTheNetwork(t, 0)
+	address, _, log := onTheNetwork(t, 0)
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

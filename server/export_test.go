@@ -39,3 +39,28 @@ func (s *Server) Lines() int {
 	defer s.waiting.mu.Unlock()
 	return len(s.waiting.keys)
 }
+
+// StrangersHaveSentAll has it seem that strangers sent all they may together.
+func (s *Server) StrangersHaveSentAll() { s.conns.strange.Add(strangersBytes) }
+
+// StrangersCallAllTheyMay has it seem that strangers make all calls at once that they
+// may together, until StrangersCallNoMore.
+func (s *Server) StrangersCallAllTheyMay() { s.conns.strangeCalls.Add(strangersCalls) }
+
+// StrangersCallNoMore ends it.
+func (s *Server) StrangersCallNoMore() { s.conns.strangeCalls.Add(-strangersCalls) }
+
+// StrangersCallsSpared is how many calls at once each connection may make in any case.
+func (s *Server) StrangersCallsSpared() int { return strangerCallsSpared }
+
+// AwaitNoStrangersCalls returns once no call of a stranger's is counted. It gives ctx's
+// cause where that ends first.
+func (s *Server) AwaitNoStrangersCalls(ctx context.Context) error {
+	for s.conns.strangeCalls.Load() != 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		runtime.Gosched()
+	}
+	return nil
+}
