@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,12 +84,18 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
+// hostOf gives whose addr is: of IPv6 the first 64 bits, since a host may have all
+// addresses behind them.
 func hostOf(addr net.Addr) string {
-	host, _, err := net.SplitHostPort(addr.String())
+	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
 		return addr.String() // of what is no network
 	}
-	return host
+	host := at.Addr().Unmap()
+	if host.Is4() {
+		return host.String()
+	}
+	return netip.PrefixFrom(host, 64).Masked().String()
 }
 
 // enter makes room for a connection. One address has three quarters of the room at
