@@ -105,10 +105,13 @@ func (c *Client) answerFirst(ctx context.Context, r *receipts, a *Attempt, done 
 	ctx = context.WithoutCancel(ctx)
 	go func() { // ends with the settle time-out
 		defer c.answered.leave()
-		err := c.settleAttempt(ctx, a, end)
-		if err != nil {
-			c.stats.answeredFirstLost.Add(1)
-		}
+		err := errCrashed // unless it returns
+		defer func() {
+			if err != nil {
+				c.stats.answeredFirstLost.Add(1)
+			}
+		}()
+		err = c.settleAttempt(ctx, a, end)
 		// The answer is the receipt's in any case; this reports what was not settled.
 		_, _ = c.reply(ctx, r, a, done, end, err)
 	}()

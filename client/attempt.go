@@ -49,7 +49,7 @@ type Attempt struct {
 	notRun     error
 }
 
-// lose ends the function's context. Its lease is kept until the attempt is settled
+// lose ends the function's context. Its lease is kept until the receipt is closed
 // where the function has returned, and no longer where anything else ended it.
 func (a *Attempt) lose(cause error) {
 	a.end(cause)

@@ -73,7 +73,7 @@ func (a *Attempt) startKeeping(ctx context.Context) (stop func()) {
 	left, _ := a.lease.left()
 	due := a.client.clock.AfterFunc(min(a.lease.renewIn(), left), func() {
 		defer close(kept)
-		a.keep(ctx, a.lose)
+		a.keep(ctx, a.end) // not by lose: the keeping ends itself, and may before endKeeping is set
 	})
 	a.endKeeping = sync.OnceFunc(func() {
 		cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncekeeper/oncekeeper"
 	"github.com/oncekeeper/oncekeeper/client"
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/lifecycle"
 )
 
@@ -189,5 +190,31 @@ func TestARenewalThatIsSwallowedLastsNoLongerThanTheLease(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// hastyClock has a lease be over before whoever begins to keep it has its timer.
+type hastyClock struct{ *testClock }
+
+func (c hastyClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	timer := c.testClock.AfterFunc(d, f)
+	if d == fakeLease/3 {
+		go c.Advance(fakeLease)
+	}
+	return timer
+}
+
+func TestALeaseThatIsOverAsSoonAsItIsKeptEndsTheFunction(t *testing.T) {
+	w := newWorld(t)
+	w.keeper = client.New(w.conn, append(w.options, client.WithClock(hastyClock{w.clock}))...)
+	_, err := client.Do(t.Context(), w.keeper, key, func(ctx context.Context, _ *client.Attempt) (int, error) {
+		recv(t, ctx.Done(), "the end of the function's context")
+		if cause := context.Cause(ctx); !errors.Is(cause, client.ErrLeaseLost) {
+			t.Errorf("the cause is %v, want ErrLeaseLost", cause)
+		}
+		return 1, nil
+	})
+	if rec := w.record(key); rec.Attempt != 1 {
+		t.Errorf("Do = %v, and the record is %+v; want one attempt", err, rec)
 	}
 }
