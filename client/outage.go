@@ -20,7 +20,8 @@ const (
 	// key is held, that its attempts are used up, or that another attempt is
 	// running, is not known meanwhile. It needs Request.Receipts.
 	OutageReceiptsOnly = Outage(steps.ReceiptsOnly)
-	// OutageOpen: it runs unguarded, as often as it is asked for.
+	// OutageOpen: it runs unguarded, as often as it is asked for. A service that is
+	// overloaded for longer than the client tries gives no verdict either.
 	OutageOpen = Outage(steps.Open)
 )
 
