@@ -158,3 +158,14 @@ func TestEachMessageOfASliceHasItsOwnReceipt(t *testing.T) {
 		t.Errorf("%d were run, want all three once and the second each time after", s.runs)
 	}
 }
+
+func TestAMessageThatWasNotHandledComesLaterWhateverTheReason(t *testing.T) {
+	for _, why := range []error{nil, errBroken, oncekeeper.ErrFingerprintMismatch, oncekeeper.ErrFenced, client.ErrNested} {
+		s := subscribe(t, client.Request{})
+		r := s.HandleAll(t.Context(), messages(1), func(_ context.Context, all []*inbox.Delivery) error {
+			all[0].NotRun(why)
+			return nil
+		})
+		must(t, fmt.Sprint("for ", why), r[0], inbox.Later, inbox.Unavailable)
+	}
+}

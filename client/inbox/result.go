@@ -104,6 +104,10 @@ func (a *attempted) by(of *client.Attempt, err error) client.Ended {
 // what the service asks for.
 func judge(result client.Result, err error, ran attempted) Result {
 	switch {
+	case errors.Is(err, client.ErrNotRun):
+		// Why it was not may be an error of another key's, and says nothing of this one's.
+		delay, _ := client.RetryDelay(err)
+		return Result{Verdict: Later, Reason: Unavailable, Delay: delay, Err: err}
 	case errors.Is(err, oncekeeper.ErrFingerprintMismatch), errors.Is(err, oncekeeper.ErrInvalidRequest) && aboutID(err):
 		return Result{Verdict: DeadLetter, Reason: Refused, Err: err}
 	case errors.Is(err, oncekeeper.ErrFenced), errors.Is(err, oncekeeper.ErrAlreadySettled), errors.Is(err, client.ErrNested):
