@@ -25,7 +25,7 @@ type BeginResult struct {
 // BatchBegin is many Begins in one round trip: 1 to MaxBatch, each key once, none
 // with Wait; independent, not atomic. It gives one result for each request, in
 // order. The call is retried whole, under the same call ids; an item's own error
-// is not retried. What was granted to a caller that left is given back. The error
+// is not retried. What was granted in an answer that was lost is given back. The error
 // is the whole call's, as Begin's.
 func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginResult, error) {
 	msg := &pb.BatchBeginRequest{}
@@ -40,8 +40,8 @@ func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginRe
 		resp, err = c.service.BatchBegin(ctx, msg, opts...)
 		return err
 	})
-	if lost, left := answerLost(err); lost && left {
-		c.leaveBatch(ctx, msg, reqs)
+	if lost, left := answerLost(err); lost {
+		c.leaveBatch(ctx, msg.Requests, reqs, left)
 	}
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (c *Client) BatchBegin(ctx context.Context, reqs []BeginRequest) ([]BeginRe
 	return results, nil
 }
 
-func (c *Client) leaveBatch(ctx context.Context, msg *pb.BatchBeginRequest, reqs []BeginRequest) {
+func (c *Client) leaveBatch(ctx context.Context, msgs []*pb.BeginRequest, reqs []BeginRequest, left bool) {
 	release, ok := place(c.takeBacks)
 	if !ok {
 		return
@@ -65,7 +65,7 @@ func (c *Client) leaveBatch(ctx context.Context, msg *pb.BatchBeginRequest, reqs
 	for i, req := range reqs {
 		keys[i] = req.Key
 	}
-	detached(ctx, release, func(ctx context.Context) { c.takeBackBatch(ctx, msg, keys) })
+	detached(ctx, release, func(ctx context.Context) { c.takeBackBatch(ctx, msgs, keys, left) })
 }
 
 func (c *Client) beginResult(p *pb.BatchBeginResult, key oncekeeper.Key, sent time.Duration) BeginResult {

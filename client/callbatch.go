@@ -42,8 +42,8 @@ func (c *Client) beginEach(ctx context.Context, reqs []BeginRequest) []BeginResu
 	if err == nil {
 		return results
 	}
-	if lost, left := answerLost(err); lost && left {
-		c.leaveBatch(ctx, &pb.BatchBeginRequest{Requests: pickOf(msgs, open)}, pickOf(reqs, open))
+	if lost, left := answerLost(err); lost {
+		c.leaveBatch(ctx, pickOf(msgs, open), pickOf(reqs, open), left)
 	}
 	for _, i := range open {
 		results[i] = BeginResult{Err: err}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/oncekeeper/oncekeeper"
+	"github.com/oncekeeper/oncekeeper/clock"
 	"github.com/oncekeeper/oncekeeper/internal/wire"
 	pb "github.com/oncekeeper/oncekeeper/proto/oncekeeper/v1"
 )
@@ -83,8 +84,32 @@ func (c *Client) isRunning(ctx context.Context, key *pb.Key) bool {
 	return err == nil && wire.StateFromProto(resp.GetRecord().GetState()) == oncekeeper.StatePending
 }
 
-// takeBackBatch is takeBack for a batch whose caller left.
-func (c *Client) takeBackBatch(ctx context.Context, msg *pb.BatchBeginRequest, keys []oncekeeper.Key) {
+// areRunning gives which of msgs ask for a key that is running, as far as that is
+// told in the time that there is to give them back.
+func (c *Client) areRunning(ctx context.Context, msgs []*pb.BeginRequest) []int {
+	ctx, cancel := clock.WithTimeout(ctx, c.clock, giveBackTimeout, errNoAnswer)
+	defer cancel()
+	are := make([]bool, len(msgs))
+	together(len(msgs), func(n int) { are[n] = ctx.Err() == nil && c.isRunning(ctx, msgs[n].GetKey()) })
+	var running []int
+	for n, is := range are {
+		if is {
+			running = append(running, n)
+		}
+	}
+	return running
+}
+
+// takeBackBatch is takeBack for a batch.
+func (c *Client) takeBackBatch(ctx context.Context, msgs []*pb.BeginRequest, keys []oncekeeper.Key, left bool) {
+	if !left {
+		running := c.areRunning(ctx, msgs)
+		msgs, keys = pickOf(msgs, running), pickOf(keys, running)
+	}
+	if len(msgs) == 0 {
+		return
+	}
+	msg := &pb.BatchBeginRequest{Requests: msgs}
 	var resp *pb.BatchBeginResponse
 	sent := c.clock.Monotonic()
 	err := c.try(ctx, callKind{name: "batch begin"}, lingerBegin, func(ctx context.Context, opts ...grpc.CallOption) (err error) {

@@ -223,3 +223,15 @@ func TestWhatIsAskedForAgainIsWhatTheCallerAskedThoughItLeft(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatABatchWasGrantedWhoseAnswerIsLostForGoodIsGivenBack(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Internal} {
+		w := newWorld(t, client.WithRetryBudget(0, 0))
+		w.loseBegin("BatchBegin", 1, func() {}, status.Error(code, "stream terminated by RST_STREAM"))
+		results := client.DoBatch(t.Context(), w.keeper, items(1, 2), neverBatch(t), client.WithHold())
+		mustGive(t, results, code, code)
+		w.awaitState(t, keyNumber(1), oncekeeper.StoredReleased)
+		w.awaitState(t, keyNumber(2), oncekeeper.StoredReleased)
+		w.mustBeNotRun(1, 2)
+	}
+}
