@@ -35,14 +35,14 @@ type Attempt struct {
 	// end.
 	ctx context.Context
 	end context.CancelCauseFunc
-	// endKeeping ends the keeping of the lease, and waits for nothing; nil where none
-	// is kept.
-	endKeeping func()
 	// saving lets one checkpoint be saved at a time, so that a retried one never
 	// replaces a later one.
 	saving chan struct{}
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// endKeeping ends the keeping of the lease, and waits for nothing; nil where none
+	// is kept.
+	endKeeping func()
 	checkpoint []byte
 	resource   string
 	returned   bool
@@ -53,8 +53,11 @@ type Attempt struct {
 // where the function has returned, and no longer where anything else ended it.
 func (a *Attempt) lose(cause error) {
 	a.end(cause)
-	if a.endKeeping != nil && !errors.Is(context.Cause(a.ctx), errOver) {
-		a.endKeeping()
+	a.mu.Lock()
+	endKeeping := a.endKeeping
+	a.mu.Unlock()
+	if endKeeping != nil && !errors.Is(context.Cause(a.ctx), errOver) {
+		endKeeping()
 	}
 }
 

@@ -71,18 +71,21 @@ func (a *Attempt) startKeeping(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
 	left, _ := a.lease.left()
+	a.mu.Lock() // what is due at once may lose the lease before it is stored how to end that
+	defer a.mu.Unlock()
 	due := a.client.clock.AfterFunc(min(a.lease.renewIn(), left), func() {
 		defer close(kept)
 		a.keep(ctx, a.end) // not by lose: the keeping ends itself, and may before endKeeping is set
 	})
-	a.endKeeping = sync.OnceFunc(func() {
+	endKeeping := sync.OnceFunc(func() {
 		cancel()
 		if due.Stop() {
 			close(kept)
 		}
 	})
+	a.endKeeping = endKeeping
 	return func() {
-		a.endKeeping()
+		endKeeping()
 		<-kept
 	}
 }

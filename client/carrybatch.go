@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/oncekeeper/oncekeeper/client/internal/steps"
 	"github.com/oncekeeper/oncekeeper/client/receipt"
 )
 
@@ -74,6 +76,8 @@ func (b *batchRun) toRun(ctx context.Context, all []*held) []*held {
 		switch {
 		case ctx.Err() != nil && (runs[n] || h.done.ended.As == 0):
 			h.done = carried{notRun: true, ended: notRunEnding(), err: ended(ctx, ErrNotRun)}
+		case runs[n] && h.a.ctx.Err() != nil: // lost while it was looked for its neighbours
+			h.done = carried{notRun: true, ended: notRunEnding(), err: fmt.Errorf("begin: %w", context.Cause(h.a.ctx))}
 		case runs[n]:
 			run = append(run, h)
 		}
@@ -104,20 +108,35 @@ func (b *batchRun) call(ctx context.Context, run []*held) {
 // settle settles all, and says what became of each. Of what a function did not come
 // to, since it panicked, it has said nothing.
 func (b *batchRun) settle(ctx context.Context, all []*held) {
-	c := b.client
 	ends := make([]conclusion, len(all))
+	// Whatever a store panics over: no lease is kept after it, and the others are told.
+	defer func() { b.tell(ctx, all, ends) }()
 	together(len(all), func(n int) {
 		h := all[n]
 		h.a.setReturned()
 		h.a.lose(errOver)
 		switch {
 		case h.granted != nil:
-			h.done = c.carriedBy(h.a, h.permit, h.granted.ending())
+			h.done = b.client.carriedBy(h.a, h.permit, h.granted.ending())
 		case h.done.ended.As == 0: // what looked for it did not return
 			h.done = carried{notRun: true, ended: notRunEnding(), err: ErrNotRun}
 		}
+		ends[n] = unconcluded(h.done)
 		ends[n] = h.r.conclude(ctx, h.a.token, h.done)
 	})
+}
+
+// unconcluded is what an attempt is settled as whose store panics.
+func unconcluded(done carried) conclusion {
+	return conclusion{
+		Ending: steps.Ending{As: done.ended.As, Unclosed: true}, ended: unclosed(done.ended),
+		err: &unproven{what: "close the receipt", says: ErrReceipts},
+	}
+}
+
+// tell tells the service, and the results, how each ended.
+func (b *batchRun) tell(ctx context.Context, all []*held, ends []conclusion) {
+	c := b.client
 	settlements := make([]Settlement, len(all))
 	for n, h := range all {
 		settlements[n] = settlementOf(h.a, ends[n])

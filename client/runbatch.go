@@ -143,6 +143,7 @@ func (b *batchRun) checked(ctx context.Context) []int {
 			b.results[i].Err = err
 			continue
 		}
+		req.AnswerFirst = false // nor where it is asked for alone: its key may come again
 		b.receipts[i] = b.client.receiptsOf(*req)
 		fine = append(fine, i)
 	}
@@ -235,13 +236,15 @@ func together(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for range min(n, maxTogether) {
 		all.Go(func() {
-			defer func() {
-				if value := recover(); value != nil {
-					panicked.Store(&value)
-				}
-			}()
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				f(int(i))
+				func() {
+					defer func() {
+						if value := recover(); value != nil {
+							panicked.Store(&value)
+						}
+					}()
+					f(int(i))
+				}()
 			}
 		})
 	}
