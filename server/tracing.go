@@ -57,7 +57,7 @@ func (s spans) option(ours func(fullMethod string) bool) grpc.ServerOption {
 // storeCall begins the span of a store's call about n keys, inside that of the call,
 // where that is recorded.
 func (s spans) storeCall(ctx context.Context, call, n int) (context.Context, trace.Span) {
-	if !trace.SpanFromContext(ctx).IsRecording() {
+	if s.provider == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, noop.Span{}
 	}
 	return s.tracer.Start(ctx, storeSpan+storeCalls[call], trace.WithAttributes(attribute.Int("oncekeeper.keys", n)))
@@ -85,7 +85,7 @@ func worst(results []storage.Result) error {
 // asleep begins the span of a wait; what it gives ends it with the answer, nil where
 // the waiter asks the store again.
 func (s spans) asleep(ctx context.Context) (woken func(answer *storage.Result)) {
-	if !trace.SpanFromContext(ctx).IsRecording() {
+	if s.provider == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return func(*storage.Result) {}
 	}
 	_, span := s.tracer.Start(ctx, waitSpan)
