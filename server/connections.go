@@ -52,6 +52,10 @@ type connections struct {
 	strangeCalls atomic.Int64
 	open         atomic.Int64
 	refused      atomic.Int64
+	// untaken is what was answered and not yet written, in bytes; mayLeave is how much
+	// of it one connection may have, and mayLeaveAll all.
+	untaken               atomic.Int64
+	mayLeave, mayLeaveAll int64
 
 	mu   sync.Mutex
 	from map[string]int
@@ -146,6 +150,9 @@ type connection struct {
 	mu sync.Mutex
 	// strange is what was read while nobody knew whose it is.
 	strange int64
+	// untaken is what was answered and not yet written, until it is gone.
+	untaken int64
+	gone    bool
 }
 
 // Read implements net.Conn.
@@ -195,6 +202,7 @@ func (c *connection) Write(p []byte) (int, error) {
 func (c *connection) Close() error {
 	c.closed.Do(func() {
 		c.isKnown()
+		c.takeAll()
 		c.all.leave(c.host)
 	})
 	return c.Conn.Close()

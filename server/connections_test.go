@@ -23,13 +23,20 @@ import (
 func onTheNetwork(t *testing.T, most int) (address string, srv *server.Server, log *logged) {
 	t.Helper()
 	log = &logged{grown: make(chan struct{}, 1)}
-	srv, err := server.New(server.Config{
+	srv, address = serveOnTheNetwork(t, server.Config{
 		Store: onPebble(t).open(t), Logger: slog.New(slog.NewTextHandler(log, nil)), MaxConnections: most,
 		Trust: &auth.Trust{Principals: people(t, "shop, role: caller, tenant: acme")},
-	})
+	}, func(*server.Server) {})
+	return address, srv, log
+}
+
+func serveOnTheNetwork(t *testing.T, cfg server.Config, before func(*server.Server)) (*server.Server, string) {
+	t.Helper()
+	srv, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	before(srv)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +49,7 @@ func onTheNetwork(t *testing.T, most int) (address string, srv *server.Server, l
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return lis.Addr().String(), srv, log
+	return srv, lis.Addr().String()
 }
 
 // knock opens a connection from an address, and says whether the server greets it.

@@ -64,3 +64,9 @@ func (s *Server) AwaitNoStrangersCalls(ctx context.Context) error {
 	}
 	return nil
 }
+
+// BoundUntaken has a connection leave so many bytes untaken at most, and all so many.
+func (s *Server) BoundUntaken(one, all int64) { s.conns.mayLeave, s.conns.mayLeaveAll = one, all }
+
+// Untaken is what was answered and not yet written, in bytes.
+func (s *Server) Untaken() int64 { return s.conns.untaken.Load() }

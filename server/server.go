@@ -132,7 +132,10 @@ func New(cfg Config) (*Server, error) {
 	s.streams, s.endStreams = context.WithCancel(context.Background())
 	s.faults = newFaultLog(s.clock, "calls are answered with a passing fault")
 	s.strangers = newFaultLog(s.clock, "calls are refused: it is not known who makes them")
-	s.conns = &connections{max: orDefault(cfg.MaxConnections, 16_384), judged: s.trust != nil, clock: s.clock, log: s.log, from: map[string]int{}}
+	s.conns = &connections{
+		max: orDefault(cfg.MaxConnections, 16_384), judged: s.trust != nil, clock: s.clock, log: s.log, from: map[string]int{},
+		mayLeave: untakenBytes, mayLeaveAll: untakensBytes,
+	}
 	s.refused = newRefusedLog(s.clock)
 	s.waiting = newWaiting(s.clock, orDefault(cfg.MaxWaiters, 10_000), orDefault(cfg.MaxWaitersPerKey, 1_000))
 	s.watch = newWatcher(s)
@@ -185,7 +188,7 @@ func (s *Server) options() []grpc.ServerOption {
 			Time:                  time.Minute,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.ChainUnaryInterceptor(recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
+		grpc.ChainUnaryInterceptor(s.boundAnswers, recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered))),
 		grpc.ChainStreamInterceptor(recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)), s.letStreamGo),
 		unary, stream, s.met(),
 	)

@@ -26,16 +26,24 @@ type undecoded struct {
 	into   proto.Message
 	failed bool
 	data   []byte
+	// answer is set where the call's answer is a large one.
+	answer *untaken
 }
 
-// strictCodec is gRPC's codec for protobuf, which also gives messages undecoded.
+// strictCodec is gRPC's codec for protobuf, which also gives messages undecoded and
+// tells when large ones were written.
 type strictCodec struct{}
 
 var protoCodec = encoding.GetCodecV2("proto")
 
 func (strictCodec) Name() string { return "proto" }
 
-func (strictCodec) Marshal(v any) (mem.BufferSlice, error) { return protoCodec.Marshal(v) }
+func (strictCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if large, ok := v.(*counted); ok {
+		return large.marshal()
+	}
+	return protoCodec.Marshal(v)
+}
 
 func (strictCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if raw, ok := v.(*undecoded); ok {
@@ -58,10 +66,10 @@ func (s *Server) registerStrict(desc *grpc.ServiceDesc, impl any) {
 			MethodName: m.MethodName,
 			Handler: func(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 				raw := &undecoded{}
-				return m.Handler(srv, context.WithValue(ctx, undecodedKey{}, raw), func(v any) error {
+				return raw.answered(m.Handler(srv, context.WithValue(ctx, undecodedKey{}, raw), func(v any) error {
 					raw.into = v.(proto.Message)
 					return dec(raw)
-				}, interceptor)
+				}, interceptor))
 			},
 		}
 	}

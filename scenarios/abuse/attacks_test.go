@@ -19,26 +19,28 @@ import (
 // did it again it counts that, and waits its turn.
 type attack struct {
 	name string
-	run  func(ctx context.Context, to string, turn func() bool)
+	// times that it is done in a test.
+	times int64
+	run   func(ctx context.Context, to string, turn func() bool)
 }
 
 // attacker is the host that they come from.
 const attacker = "127.0.0.2"
 
 var attacks = []attack{
-	{"connections with no call", func(ctx context.Context, to string, turn func() bool) {
+	{"connections with no call", 150, func(ctx context.Context, to string, turn func() bool) {
 		for turn() {
 			_, _ = connect(ctx, to, true)
 		}
 	}},
-	{"connections that say nothing", func(ctx context.Context, to string, turn func() bool) {
+	{"connections that say nothing", 150, func(ctx context.Context, to string, turn func() bool) {
 		for turn() {
 			if conn, err := dialFrom(ctx, attacker, to); err == nil {
 				context.AfterFunc(ctx, func() { _ = conn.Close() })
 			}
 		}
 	}},
-	{"half of a handshake", func(ctx context.Context, to string, turn func() bool) {
+	{"half of a handshake", 150, func(ctx context.Context, to string, turn func() bool) {
 		for turn() {
 			if conn, err := dialFrom(ctx, attacker, to); err == nil {
 				_, _ = io.WriteString(conn, http2.ClientPreface[:10])
@@ -46,34 +48,34 @@ var attacks = []attack{
 			}
 		}
 	}},
-	{"calls that are reset", onOneConnection(true, nil, func(r *raw) error {
+	{"calls that are reset", 150, onOneConnection(true, nil, func(r *raw) error {
 		stream, err := r.call(beginMethod)
 		if err != nil {
 			return err
 		}
 		return r.WriteRSTStream(stream, http2.ErrCodeCancel)
 	})},
-	{"headers of 1 MiB", onOneConnection(true, nil, func(r *raw) error {
+	{"headers of 1 MiB", 150, onOneConnection(true, nil, func(r *raw) error {
 		_, err := r.call(beginMethod, largeHeader)
 		return err
 	})},
-	{"messages of 4 GiB", onOneConnection(true, nil, func(r *raw) error {
+	{"messages of 4 GiB", 150, onOneConnection(true, nil, func(r *raw) error {
 		stream, err := r.call(beginMethod)
 		if err != nil {
 			return err
 		}
 		return r.message(stream, 1<<32-1, make([]byte, 1000), false)
 	})},
-	{"messages that never end", onOneConnection(true, nil, func(r *raw) error {
+	{"messages that never end", 150, onOneConnection(true, nil, func(r *raw) error {
 		stream, err := r.call(beginMethod)
 		if err != nil {
 			return err
 		}
 		return r.message(stream, 4<<20, make([]byte, 1000), false)
 	})},
-	{"answers that nobody takes", onOneConnection(true, []http2.Setting{{ID: http2.SettingInitialWindowSize}}, askForLarge)},
-	{"connections that nobody reads", onOneConnection(false, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}}, askForLarge)},
-	{"Begins that wait", func(ctx context.Context, to string, turn func() bool) {
+	{"answers that nobody takes", 600, onOneConnection(true, []http2.Setting{{ID: http2.SettingInitialWindowSize}}, askForLarge)},
+	{"connections that nobody reads", 600, onOneConnection(false, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}}, askForLarge)},
+	{"Begins that wait", 150, func(ctx context.Context, to string, turn func() bool) {
 		conn, err := grpc.NewClient(to, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return
