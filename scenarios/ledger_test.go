@@ -193,10 +193,10 @@ func (w *world) settledAs(id string, token int64, body string) {
 	}
 }
 
-// unless notes an error that no kill explains. Where there is a reason for the
+// unless notes an error that neither a kill explains nor a slow disk. Where there is a reason for the
 // attempt to be over, being told so is none.
 func (w *world) unless(err error, over string) {
-	expected := []codes.Code{codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}
+	expected := []codes.Code{codes.OK, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Canceled}
 	if over != "" {
 		expected = append(expected, codes.FailedPrecondition)
 	}

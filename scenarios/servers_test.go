@@ -160,7 +160,7 @@ func (c caller) untilAnswered(ctx context.Context) {
 func (c caller) untilTold(ctx context.Context, call func(pb.IdempotencyServiceClient) error) {
 	for ctx.Err() == nil {
 		switch status.Code(call(c.keepers[c.random.IntN(len(c.keepers))])) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		case codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded, codes.Canceled:
 			time.Sleep(time.Duration(1+c.random.IntN(20)) * time.Millisecond)
 		default:
 			return

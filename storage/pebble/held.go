@@ -19,7 +19,7 @@ type heldRecords struct {
 }
 
 const (
-	maxHeldBytes = 32 << 20
+	maxHeldBytes = 16 << 20
 	// maxHeldRecord is what one may take of it.
 	maxHeldRecord = 64 << 10
 )

@@ -40,7 +40,8 @@ type Config struct {
 	Clock clock.Clock
 	// Logger for what Pebble says. Default: nothing is logged.
 	Logger *slog.Logger
-	// CacheBytes for blocks read from disk. Default: 128 MiB.
+	// CacheBytes for blocks read from disk. Default: 80 MiB, which holds the filters and the
+	// index of ten million records, some 40 MiB, and what is read again of the rest.
 	CacheBytes int64
 	// MinFreeBytes of disk, below which nothing is written: calls get
 	// ErrStoreUnavailable until there is room again. Default: 128 MiB, so that
@@ -147,7 +148,7 @@ func withDefaults(cfg Config) Config {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.CacheBytes == 0 {
-		cfg.CacheBytes = 128 << 20
+		cfg.CacheBytes = 80 << 20
 	}
 	if cfg.MinFreeBytes == 0 {
 		cfg.MinFreeBytes = 128 << 20
