@@ -61,7 +61,7 @@ func (h *heldRecords) wrote(key oncekeeper.Key, rec *oncekeeper.KeyRecord) {
 
 // heldBytes is about how much memory rec takes.
 func heldBytes(rec *oncekeeper.KeyRecord) int {
-	const fixed, entry = 1 << 10, 512
+	const fixed, entry = 640, 512
 	size := fixed + len(rec.Key.Tenant) + len(rec.Key.Operation) + len(rec.Key.ID) + len(rec.Fingerprint) + len(rec.Checkpoint) +
 		len(rec.CallID) + len(rec.Holder) + len(rec.Principal) + storage.ResponseBytes(rec.Response) + storage.StatusBytes(rec.Status)
 	for _, e := range rec.History {
